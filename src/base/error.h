@@ -1,0 +1,23 @@
+// Ways to raise kvfork::Error: formatted, and from errno.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+
+#include "kvfork/error.h"
+
+namespace kvfork::base {
+
+/// Throws Error{code} with a fmt-formatted message "SUBJECT: ...".
+template <typename... Args>
+[[noreturn]] void fail(ErrorCode code, fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(code, fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// Throws the Error that stands for `error_number` (an errno value): NotFound for ENOENT and ENOTDIR, Io
+/// otherwise. Message: "SUBJECT: cannot ACTION: strerror". The one place where errno becomes an Error.
+[[noreturn]] void fail_errno(std::string_view subject, std::string_view action, int error_number);
+
+}  // namespace kvfork::base

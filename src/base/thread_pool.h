@@ -1,0 +1,43 @@
+// A persistent pool that runs one parallel region at a time.
+//
+// Work is divided into items handed out in order; which thread takes an item never changes what it computes, so
+// results do not depend on the number of threads. Waits spin briefly and then sleep, so that another busy
+// process costs its share and no more.
+// Thread rule: `run` may be called from any thread; calls are serialized. Items must not call `run`.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+namespace kvfork::base {
+
+/// Cores this process may use: the CPU affinity mask cut by the cgroup's CPU quota; at least 1.
+size_t available_cores();
+
+class ThreadPool {
+ public:
+  /// `n_threads` in all, the caller included; 0 means available_cores().
+  explicit ThreadPool(size_t n_threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  size_t n_threads() const noexcept;
+
+  /// Calls body(item, thread) for every item in [0, n_items), with thread in [0, n_threads). Returns when all are
+  /// done. `body` must not throw. Allocates nothing.
+  template <typename Body>
+  void run(size_t n_items, const Body& body) const noexcept {
+    run_erased(n_items, [](const void* b, size_t item, size_t thread) noexcept {
+      (*static_cast<const Body*>(b))(item, thread);
+    }, &body);
+  }
+
+ private:
+  using Function = void (*)(const void* body, size_t item, size_t thread) noexcept;
+  void run_erased(size_t n_items, Function function, const void* body) const noexcept;
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace kvfork::base

@@ -1,0 +1,122 @@
+// What a kernel set provides: single-threaded functions over caller memory, collected in a table.
+//
+// Every function is noexcept, allocates nothing, keeps no state and may run on any thread. The caller meets the
+// preconditions; nothing is checked here. Pointers to weights need no alignment.
+//
+// Bits (docs/numerics.md): what is written for one output row and one output feature depends on that row's input and
+// that feature's weights alone. It does not depend on how many rows or features the call covers, on where a range
+// begins, or on the alignment of a pointer. Between sets only a tolerance is promised.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace kvfork::kernels {
+
+/// How stored numbers are encoded. Arithmetic is float32 throughout.
+enum class Element : uint8_t { F32, F16, BF16 };
+
+/// What happens to an activation where it enters a matrix product.
+enum class Rounding : uint8_t { None, ToBF16 };
+
+/// Keys and values are kept in blocks of this many consecutive positions, counted from absolute position 0.
+inline constexpr size_t kBlockTokens = 64;
+
+/// Keys of a block lie in groups of this many: K[group][head_dim][kGroupTokens], so that one vector holds one
+/// component of many keys. Values lie as V[kBlockTokens][value_stride(head_dim)].
+inline constexpr size_t kGroupTokens = 16;
+
+/// Elements between two value rows of a block: head_dim rounded up to a multiple of 16. The padding is zero.
+constexpr size_t value_stride(size_t head_dim) { return (head_dim + 15) / 16 * 16; }
+
+/// Product of packed activations with a weight matrix:
+///   y[row * y_stride + feature] = sum_k x[row, k] * weight[feature, k] (+ bias[feature])
+/// for every row in [0, n_rows) and feature in [feature_begin, feature_end).
+struct MatmulArgs {
+  const void* weight;   // [n_features, k], row-major, as stored
+  Element weight_type;
+  const void* packed;   // n_rows packed rows made by `pack` with the same k and weight_type
+  size_t n_rows;
+  size_t k;
+  size_t feature_begin;
+  size_t feature_end;
+  const float* bias;    // [n_features], or null
+  float* y;             // row 0, feature 0
+  size_t y_stride;      // floats between rows
+};
+
+/// Attention of query rows over one block of one KV head, not yet normalized. For row r, over the first
+/// n_valid[r] keys of the block (1..kBlockTokens; keys beyond are not touched, whatever they hold):
+///   score[t] = scale * (q[r] . K[t]);  max[r] = max_t score[t];  p[t] = exp(score[t] - max[r])
+///   sum[r] = sum_t p[t];  out[r] = sum_t p[t] * V[t]
+struct AttentionBlockArgs {
+  const float* const* q;    // [n_rows] pointers to [head_dim]
+  const uint32_t* n_valid;  // [n_rows]
+  size_t n_rows;
+  size_t head_dim;
+  float scale;
+  Element kv_type;          // F32 or BF16
+  const void* k_block;      // [kBlockTokens / kGroupTokens][head_dim][kGroupTokens]
+  const void* v_block;      // [kBlockTokens][value_stride(head_dim)]
+  float* max;               // [n_rows]
+  float* sum;               // [n_rows]
+  float* out;               // [n_rows, value_stride(head_dim)]
+};
+
+/// Keys and values of consecutive positions of one KV head, stored into one block from slot `slot` on.
+struct StoreKvArgs {
+  const float* k;  // [n_tokens] rows of head_dim, k_stride floats apart
+  size_t k_stride;
+  const float* v;
+  size_t v_stride;
+  size_t n_tokens;  // slot + n_tokens <= kBlockTokens
+  size_t head_dim;
+  size_t slot;
+  Element kv_type;
+  void* k_block;
+  void* v_block;
+};
+
+struct KernelTable {
+  const char* name;  // "portable", "avx2", "avx512": also what KVFORK_ISA accepts
+
+  /// Bytes of one packed row of k activations for products with weights of this type (a multiple of 64).
+  size_t (*packed_row_bytes)(size_t k, Element weight_type) noexcept;
+
+  /// Packs n_rows rows of k floats (x_stride floats apart) into `packed` (64-byte aligned, n_rows *
+  /// packed_row_bytes): reordered as this set reads weights of this type, rounded first if asked.
+  void (*pack)(const float* x, size_t x_stride, size_t n_rows, size_t k, Element weight_type, Rounding rounding,
+               void* packed) noexcept;
+
+  void (*matmul)(const MatmulArgs& args) noexcept;
+
+  /// y[i] = weight[i] * (x[i] * (1 / sqrt(mean(x^2) + eps))), one row of n. x and y may be the same.
+  void (*rms_norm)(const float* x, const float* weight, float eps, size_t n, float* y) noexcept;
+
+  /// Rotates n_heads consecutive heads of head_dim in place, halves paired (rotate_half): with h = head_dim / 2,
+  ///   x[i], x[i + h] = x[i] * cos[i] - x[i + h] * sin[i],  x[i + h] * cos[i] + x[i] * sin[i]   for i < h.
+  void (*rope)(float* x, size_t n_heads, size_t head_dim, const float* cos, const float* sin) noexcept;
+
+  /// y[i] = silu(gate[i]) * up[i]; y may be gate or up. Element by element: any split gives the same bits.
+  void (*silu_mul)(const float* gate, const float* up, size_t n, float* y) noexcept;
+
+  /// x[i] += y[i].
+  void (*add)(float* x, const float* y, size_t n) noexcept;
+
+  /// y[i] = float(x[i]), exact.
+  void (*widen)(const void* x, Element type, size_t n, float* y) noexcept;
+
+  void (*store_kv)(const StoreKvArgs& args) noexcept;
+
+  void (*attention_block)(const AttentionBlockArgs& args) noexcept;
+
+  /// Merges the partial result of a later block (max_b, sum_b, out_b) into a running one (max, sum, out), both in
+  /// attention_block's form. The running result of a row starts as a copy of its block 0.
+  void (*attention_merge)(float* max, float* sum, float* out, const float* max_b, const float* sum_b,
+                          const float* out_b, size_t n_rows, size_t head_dim) noexcept;
+
+  /// y[0..head_dim) = out[0..head_dim) / sum, one row.
+  void (*attention_finish)(const float* out, float sum, size_t head_dim, float* y) noexcept;
+};
+
+}  // namespace kvfork::kernels
