@@ -1,0 +1,139 @@
+"""Checks every #include of the project against the layer table of docs/architecture.md.
+
+    includes_test.py SOURCE_DIR              the check
+    includes_test.py SOURCE_DIR --self-test  proves that each kind of breach is found, on broken copies
+"""
+
+import pathlib
+import re
+import sys
+import tempfile
+
+# What a folder may include besides the standard library: prefixes of include paths.
+ALLOWED = {
+    "include/kvfork": ["kvfork/"],
+    "src/base": ["kvfork/error.h", "base/"],
+    "src/kernels": ["kernels/"],
+    "src/checkpoint": ["kvfork/error.h", "base/", "checkpoint/"],
+    "src/tokenizer": ["kvfork/error.h", "kvfork/tokenizer.h", "base/", "tokenizer/"],
+    "src/jinja": ["kvfork/error.h", "base/", "jinja/"],
+    "src/hub": ["kvfork/error.h", "kvfork/hub.h", "base/", "hub/"],
+    "src/model": ["kvfork/error.h", "base/", "kernels/", "checkpoint/", "model/"],
+    "src/engine": ["kvfork/", "base/", "kernels/", "checkpoint/", "tokenizer/", "jinja/", "model/", "engine/"],
+    "src/cli": ["kvfork/", "cli/"],
+}
+# Libraries by the start of their include path; public headers and kernels see none.
+LIBRARIES = ["fmt/", "simdjson.h", "nlohmann/", "pcre2.h", "utf8proc.h", "curl/", "openssl/", "CLI/"]
+NO_LIBRARIES = {"include/kvfork", "src/kernels"}
+# C++ headers define inline functions, which the linker could then take, compiled for a wide instruction set, for the
+# whole program. So a kernel set sees only these and the headers of its own folder.
+KERNEL_SET_HEADERS = re.compile(r"^(kernels/(kernels|scalar)\.h|[a-z0-9]*intrin\.h|std(def|int|bool)\.h|string\.h|math\.h|float\.h)$")
+POSIX = re.compile(r"^(sys/[a-z_/]+|linux/[a-z_]+|asm/[a-z_]+|unistd|fcntl|cpuid|immintrin|pthread|sched|dirent|errno"
+                   r"|string|stdio|stdlib|math|float|time|signal|stddef|stdint)\.h$")
+STANDARD = re.compile(r"^[a-z_0-9]+$")
+INCLUDE = re.compile(r'^\s*#\s*(?:include|include_next|import)\s*(["<])([^">]+)[">]')
+INCLUDE_LIKE = re.compile(r"^\s*#\s*(include|include_next|import)\b")
+
+
+def layer_of(path):
+    """The table's row for a file, or None when no row covers it."""
+    parts = path.parts
+    row = "/".join(parts[:2])
+    return row if len(parts) > 2 and row in ALLOWED else None
+
+
+def kernel_set_of(path):
+    return path.parts[2] if path.parts[:2] == ("src", "kernels") and len(path.parts) > 3 else None
+
+
+def breach(path, row, quote, name):
+    """Why this include is forbidden, or None."""
+    kernel_set = kernel_set_of(path)
+    if kernel_set:
+        own = name.startswith(f"kernels/{kernel_set}/")
+        return None if own or KERNEL_SET_HEADERS.match(name) else "a kernel set sees kernels.h, scalar.h and intrinsics"
+    if any(name == allowed or (allowed.endswith("/") and name.startswith(allowed)) for allowed in ALLOWED[row]):
+        if row == "src/kernels" and name.count("/") > 1:
+            return "the sets are reached through their table alone"
+        return None if quote == '"' else "project headers are included with quotes"
+    if any(name == library or (library.endswith("/") and name.startswith(library)) for library in LIBRARIES):
+        return f"{row} uses no library" if row in NO_LIBRARIES else None
+    if STANDARD.match(name):
+        return None
+    if POSIX.match(name):
+        return "public headers are standard C++ alone" if row == "include/kvfork" else None
+    return f"{row} may not include it"
+
+
+def check(root):
+    """(number of includes seen, breaches as text)."""
+    seen, errors = 0, []
+    files = [path for top in ("include", "src") for path in sorted((root / top).rglob("*")) if path.is_file()]
+    for file in files:
+        path = file.relative_to(root)
+        if path.suffix not in (".h", ".cc"):
+            errors.append(f"{path}: expected only .h and .cc files here")
+            continue
+        row = layer_of(path)
+        if row is None:
+            errors.append(f"{path}: no row of the layer table covers this folder")
+            continue
+        for number, line in enumerate(file.read_text().splitlines(), 1):
+            match = INCLUDE.match(line)
+            if not match:
+                if INCLUDE_LIKE.match(line):
+                    errors.append(f"{path}:{number}: an include that this check cannot read: {line.strip()}")
+                continue
+            seen += 1
+            reason = breach(path, row, *match.groups())
+            if reason:
+                errors.append(f"{path}:{number}: {line.strip()}: {reason}")
+    return seen, errors
+
+
+BREACHES = {
+    "include/kvfork/x.h": ['#include "base/error.h"', "#include <nlohmann/json.hpp>", "#include <unistd.h>"],
+    "src/base/x.cc": ['#include "checkpoint/config.h"', '#include "kvfork/model.h"'],
+    "src/kernels/x.cc": ['#include "base/error.h"', '#include "kernels/avx2/gemm.h"', "#include <fmt/format.h>"],
+    "src/kernels/avx2/x.cc": ["#include <vector>", '#include "kernels/avx512/x.h"', '#include "kernels/select.h"'],
+    "src/checkpoint/x.cc": ['#include "tokenizer/bpe.h"', '#include "engine/model.h"'],
+    "src/tokenizer/x.cc": ['#include "jinja/eval.h"'],
+    "src/jinja/x.cc": ['#include "tokenizer/bpe.h"'],
+    "src/hub/x.cc": ['#include "engine/model.h"'],
+    "src/model/x.cc": ['#include "engine/fork.h"', '#include "tokenizer/bpe.h"', '#include "kvfork/model.h"'],
+    "src/engine/x.cc": ['#include "hub/download.h"', '#include "cli/args.h"', '#include "../model/forward.h"'],
+    "src/cli/x.cc": ['#include "engine/model.h"', '#  include "base/error.h"', "#include HEADER"],
+    "src/newroom/x.cc": ["#include <vector>"],
+    "src/model/x.inl": [""],
+}
+SOUND = {
+    "include/kvfork/x.h": ["#include <span>", '#include "kvfork/error.h"'],
+    "src/kernels/avx2/x.cc": ["#include <immintrin.h>", '#include "kernels/kernels.h"', '#include "kernels/avx2/x.h"'],
+    "src/engine/x.cc": ['#include "model/forward.h"', "#include <openssl/evp.h>", "#include <sys/mman.h>"],
+    "src/cli/x.cc": ['#include "kvfork/model.h"', '#include "cli/args.h"', "#include <CLI/CLI.hpp>"],
+}
+
+
+def errors_for(name, line):
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / name
+        file.parent.mkdir(parents=True)
+        file.write_text(line + "\n")
+        return check(pathlib.Path(folder))[1]
+
+
+def self_test():
+    missed = [f"missed: {name}: {line}" for name, lines in BREACHES.items() for line in lines if not errors_for(name, line)]
+    false_alarms = [f"false alarm: {error}" for name, lines in SOUND.items() for line in lines for error in errors_for(name, line)]
+    return sum(map(len, BREACHES.values())) + sum(map(len, SOUND.values())), missed + false_alarms
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    seen, errors = self_test() if "--self-test" in sys.argv[2:] else check(root)
+    print("\n".join(errors) or f"{seen} includes checked")
+    sys.exit(1 if errors or seen == 0 else 0)
+
+
+if __name__ == "__main__":
+    main()
