@@ -1,0 +1,88 @@
+"""What the command-line tests share: running the tool, and checking what holds for every failure."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from tiny_checkpoint import write_checkpoint
+
+TOOL = sys.argv.pop(1) if len(sys.argv) > 1 else ""
+# What /proc/cpuinfo must list for a machine to be one that runs a kernel set.
+NEEDED_FLAGS = {"portable": set(), "avx2": {"avx2", "fma", "f16c"}, "avx512": {"avx512f", "avx512bw", "avx512dq", "avx512vl"}}
+
+
+def kernel_sets():
+    lines = [line for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")]
+    return [name for name, needed in NEEDED_FLAGS.items() if needed <= set(lines[0].split())]
+
+
+class CliTest(unittest.TestCase):
+    """A test with a scratch folder, a Llama checkpoint at self.model, and the tool."""
+
+    maxDiff = 2000
+
+    @classmethod
+    def setUpClass(cls):
+        cls._temporary = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls._temporary.name)
+        cls.model = write_checkpoint(cls.folder / "model")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls._temporary.cleanup()
+
+    def checkpoint(self, **options):
+        """A new checkpoint of its own for a test that varies or breaks one."""
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder)) / "model"
+        return write_checkpoint(folder, **options)
+
+    def write(self, name, data):
+        path = pathlib.Path(tempfile.mkdtemp(dir=self.folder)) / name
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+        return path
+
+    def start(self, *arguments, stdin="", isa=None):
+        environment = {name: value for name, value in os.environ.items() if name != "KVFORK_ISA"}
+        if isa is not None:
+            environment["KVFORK_ISA"] = isa
+        data = stdin if isinstance(stdin, bytes) else stdin.encode()
+        return subprocess.run([TOOL, *map(str, arguments)], input=data, capture_output=True, env=environment, timeout=300)
+
+    def ok(self, *arguments, **options):
+        """Standard output of a call that must succeed."""
+        done = self.start(*arguments, **options)
+        self.assertEqual(done.returncode, 0, f"{arguments}: {done.stderr.decode(errors='replace')}")
+        return done.stdout.decode()
+
+    def json(self, *arguments, **options):
+        """The one JSON document of a call that must succeed; NaN is not JSON."""
+        def refuse(constant):
+            self.fail(f"{constant} in JSON")
+        return json.loads(self.ok(*arguments, "--json", **options), parse_constant=refuse)
+
+    def run_json(self, *arguments, **options):
+        """`run` with what most tests do not vary."""
+        more = () if "--max-new-tokens" in arguments else ("--max-new-tokens", 8)
+        return self.json("run", "--model", self.model, *more, *arguments, **options)
+
+    def fails(self, code, *arguments, says=(), **options):
+        """A call that must exit with code, print nothing on standard output and one error that says all of `says`."""
+        done = self.start(*arguments, **options)
+        message = done.stderr.decode(errors="replace")
+        shown = f"{' '.join(map(str, arguments))[:300]}\nstdout: {done.stdout[:300]!r}\nstderr: {message}"
+        self.assertEqual(done.returncode, code, shown)
+        self.assertEqual(done.stdout, b"", shown)
+        lines = [line for line in message.splitlines() if "error:" in line]
+        self.assertEqual(len(lines), 1, shown)
+        self.assertRegex(lines[0], r"^kvfork: error: \S.*: \S", shown)
+        for text in [says] if isinstance(says, str) else says:
+            self.assertIn(str(text), message, shown)
+        return message
+
+
+def main():
+    unittest.main(verbosity=0)

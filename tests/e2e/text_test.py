@@ -1,0 +1,161 @@
+"""`kvfork tokenize`: what the model sees, from a text, a message list, or lines."""
+
+import json
+
+import cli
+from tiny_checkpoint import END
+
+BEGIN = END + 4
+MESSAGES = [{"role": "system", "content": "hello"}, {"role": "user", "content": "the hé"}]
+RENDERED = "<|system|>\nhello<|end|>\n<|user|>\nthe hé<|end|>\n"
+PROMPT = "<|assistant|>\n"
+
+
+class Tokenize(cli.CliTest):
+    def tokenize(self, *arguments, **options):
+        return self.json("tokenize", "--model", self.model, *arguments, **options)
+
+    def messages(self, messages=None):
+        return self.write("messages.json", json.dumps(MESSAGES if messages is None else messages))
+
+    def test_text_gives_ids_pieces_and_text(self):
+        expected = {"ids": [259, 261, 32, 262, 263, 114], "text": "hello the order"}
+        for found in (self.tokenize("--text", "hello the order"), self.tokenize(stdin="hello the order")):
+            self.assertEqual(set(found), {"ids", "pieces", "text"})
+            self.assertEqual(len(found["pieces"]), 6)
+            self.assertEqual({name: found[name] for name in expected}, expected)
+
+    def test_special_tokens_are_added_only_when_asked_for(self):
+        self.assertEqual(self.tokenize("--text", "hello")["ids"], [259])
+        self.assertEqual(self.tokenize("--text", "hello", "--add-special-tokens")["ids"], [BEGIN, 259])
+        self.assertEqual(self.tokenize("--text", "hello<|end|>")["ids"], [259, END])
+
+    def test_needs_no_weights(self):
+        model = self.checkpoint()
+        for name in ("config.json", "model.safetensors"):
+            (model / name).unlink()
+        self.assertEqual(self.json("tokenize", "--model", model, "--text", "hello")["ids"], [259])
+
+    def test_messages_are_rendered_with_the_generation_prompt(self):
+        self.assertEqual(self.tokenize("--messages", self.messages())["text"], RENDERED + PROMPT)
+        self.assertEqual(self.tokenize("--messages", self.messages(), "--no-generation-prompt")["text"], RENDERED)
+
+    def test_render_prints_the_text_alone(self):
+        output = self.ok("tokenize", "--model", self.model, "--messages", self.messages(), "--render")
+        self.assertIn(output, (RENDERED + PROMPT, RENDERED + PROMPT + "\n"))
+
+    def test_decode_goes_back_and_keeps_special_tokens(self):
+        ids = self.tokenize("--messages", self.messages())["ids"]
+        decoded = self.ok("tokenize", "--model", self.model, "--decode", " ".join(map(str, ids)))
+        self.assertIn(decoded, (RENDERED + PROMPT, RENDERED + PROMPT + "\n"))
+
+    def test_variables_tools_and_the_clock_reach_the_template(self):
+        model = self.checkpoint(template="{{ x.y }} {{ tools[0].name }} {{ strftime_now('%d %b %Y %H:%M') }}")
+        tools = self.write("tools.json", '[{"name": "refund"}]')
+        text = self.json("tokenize", "--model", model, "--messages", self.messages(), "--tools", tools, "--var", 'x={"y": 5}',
+                         "--now", "2031-01-05T06:07:08")["text"]
+        self.assertEqual(text, "5 refund 05 Jan 2031 06:07")
+
+    def test_jinja_file_wins_over_the_tokenizer_config(self):
+        model = self.checkpoint()
+        (model / "chat_template.jinja").write_text("other")
+        self.assertEqual(self.json("tokenize", "--model", model, "--messages", self.messages())["text"], "other")
+
+    def test_control_tokens_in_a_message_are_as_transformers_reads_them(self):
+        ids = self.tokenize("--messages", self.messages([{"role": "user", "content": "<|end|>"}]))["ids"]
+        self.assertEqual(ids.count(END), 2)
+
+    def test_empty_text_is_no_ids(self):
+        self.assertEqual(self.tokenize("--text", "")["ids"], [])
+        self.assertEqual(self.tokenize(stdin="")["ids"], [])
+
+
+class Lines(cli.CliTest):
+    def lines(self, *requests, code=0):
+        text = b"".join((request if isinstance(request, bytes) else json.dumps(request).encode()) + b"\n" for request in requests)
+        done = self.start("tokenize", "--model", self.model, "--jsonl", stdin=text)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return [json.loads(line) for line in done.stdout.decode().splitlines()]
+
+    def test_each_kind_of_line(self):
+        found = self.lines("hello", {"text": "hello"}, {"ids": [259, END]}, {"messages": MESSAGES},
+                           {"messages": MESSAGES, "add_generation_prompt": True}, {"messages": MESSAGES, "add_generation_prompt": False})
+        self.assertEqual(found[0]["ids"], [259])
+        self.assertEqual(found[1], found[0])
+        self.assertEqual(found[2]["text"], "hello<|end|>")
+        self.assertEqual(found[4]["text"], RENDERED + PROMPT)
+        self.assertEqual(found[5]["text"], RENDERED)
+
+    def test_continue_final_message_leaves_it_open(self):
+        messages = [*MESSAGES, {"role": "assistant", "content": "hello the"}]
+        (found,) = self.lines({"messages": messages, "continue_final_message": True, "add_generation_prompt": False})
+        self.assertEqual(found["text"], RENDERED + PROMPT + "hello the")
+
+    def test_a_bad_line_is_an_error_of_its_own(self):
+        found = self.lines("hello", b"{", {"messages": 5}, {"ids": [10**9]}, {"nothing": 1}, "order", code=1)
+        self.assertEqual(len(found), 6)
+        self.assertEqual([set(line) == {"error"} for line in found], [False, True, True, True, True, False])
+
+    def test_lines_keep_their_order(self):
+        found = self.lines(*[f"hello {i}" for i in range(300)])
+        self.assertEqual([line["text"] for line in found], [f"hello {i}" for i in range(300)])
+
+
+class Failures(cli.CliTest):
+    def test_a_template_error_says_what_the_template_says(self):
+        model = self.checkpoint(template="{{ raise_exception('only users here') }}")
+        messages = self.write("m.json", json.dumps(MESSAGES))
+        self.fails(1, "tokenize", "--model", model, "--messages", messages, says="only users here")
+        self.fails(1, "run", "--model", model, "--prompt", "hello", says="only users here")
+
+    def test_a_template_that_does_not_parse_names_the_line(self):
+        messages = self.write("m.json", json.dumps(MESSAGES))
+        for template in ("a\nb\n{% for %}", "{{ 'unclosed }}", "{% if x %}", "{{ x | no_such_filter }}"):
+            self.fails(1, "tokenize", "--model", self.checkpoint(template=template), "--messages", messages)
+
+    def test_an_endless_template_is_stopped(self):
+        template = "{% for a in range(100000) %}{% for b in range(100000) %}{{ a }}{% endfor %}{% endfor %}"
+        self.fails(1, "run", "--model", self.checkpoint(template=template), "--prompt", "hello")
+
+    def test_no_template_is_said(self):
+        model = self.checkpoint()
+        config = json.loads((model / "tokenizer_config.json").read_text())
+        del config["chat_template"]
+        (model / "tokenizer_config.json").write_text(json.dumps(config))
+        self.fails(1, "run", "--model", model, "--prompt", "hello", says="chat template")
+
+    def test_bad_message_files(self):
+        for text in ("", "{", "5", "[1]", '[{"role": 1}]', "[" * 100000):
+            self.fails(1, "tokenize", "--model", self.model, "--messages", self.write("m.json", text))
+
+    def test_bad_ids_to_decode(self):
+        self.fails(1, "tokenize", "--model", self.model, "--decode", "99999999")
+        for text in ("one two", "1.5", "99999999999999999999"):
+            done = self.start("tokenize", "--model", self.model, "--decode", text)
+            self.assertIn(done.returncode, (1, 2), text)
+            self.assertEqual(done.stdout, b"", text)
+
+    def test_bad_tokenizers(self):
+        breaks = [
+            ("", ()), ("{", ()), ("[" * 200000, ()), ("null", ()),
+            (lambda t: t["model"].update(type="WordPiece"), "WordPiece"),
+            (lambda t: t.update(normalizer={"type": "NoSuchNormalizer"}), "NoSuchNormalizer"),
+            (lambda t: t["model"]["vocab"].update(a=-1), ()),
+            (lambda t: t["model"]["merges"].append("no-such pair"), ()),
+            (lambda t: t["model"].pop("vocab"), "vocab"),
+            (lambda t: t.update(decoder={"type": "NoSuchDecoder"}), "NoSuchDecoder"),
+        ]
+        for change, says in breaks:
+            model = self.checkpoint()
+            path = model / "tokenizer.json"
+            if isinstance(change, str):
+                path.write_text(change)
+            else:
+                tokenizer = json.loads(path.read_text())
+                change(tokenizer)
+                path.write_text(json.dumps(tokenizer))
+            self.fails(1, "tokenize", "--model", model, "--text", "hello", says=says)
+
+
+if __name__ == "__main__":
+    cli.main()
