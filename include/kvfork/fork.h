@@ -1,0 +1,62 @@
+// One request's private timeline: everything before it is read from a sealed context, everything new is its own.
+//
+// Move-only; used by one thread at a time. Keeps its context and model alive. Different forks may run on different
+// threads at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+namespace kvfork {
+
+class Context;
+class Model;
+
+class Fork {
+ public:
+  Fork(Fork&&) noexcept;
+  Fork& operator=(Fork&&) noexcept;
+  Fork(const Fork&) = delete;
+  Fork& operator=(const Fork&) = delete;
+  ~Fork();
+
+  const std::shared_ptr<const Model>& model() const noexcept;
+  /// The context it was forked from; null for Model::start().
+  const std::shared_ptr<const Context>& context() const noexcept;
+
+  size_t size() const noexcept;                      ///< tokens, the context's included
+  std::span<const int32_t> own_ids() const noexcept; ///< tokens after the context's
+
+  /// Makes room for `n_tokens` tokens in all, so that later calls allocate nothing. Throws Error{Limit}.
+  void reserve(size_t n_tokens);
+
+  /// Continues the timeline. The logits of the last position are the same bits however ids are split into calls.
+  /// `on_progress` is called after each part with the number of ids done. No ids: no effect.
+  /// Throws Error{InvalidArgument} for an id outside the vocabulary, Error{Limit} beyond max_position_embeddings or
+  /// memory; the timeline is then unchanged.
+  void append(std::span<const int32_t> ids, const std::function<void(size_t)>& on_progress = {});
+
+  /// As append; hands the logits of every position to `on_logits(first, rows)`, rows [n, vocab_size], in order.
+  void append_scored(std::span<const int32_t> ids,
+                     const std::function<void(size_t first, std::span<const float> rows)>& on_logits);
+
+  /// [vocab_size] after the last token. Throws Error{InvalidArgument} for an empty timeline.
+  std::span<const float> logits() const;
+
+  /// Seals the timeline into a context of its own; a child that shares its parent's memory. The fork is spent.
+  /// Throws Error{InvalidArgument} for an empty timeline.
+  std::shared_ptr<const Context> seal() &&;
+
+  struct Impl;
+  explicit Fork(std::unique_ptr<Impl> impl) noexcept;
+  const Impl& impl() const noexcept { return *impl_; }
+  Impl& impl() noexcept { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kvfork

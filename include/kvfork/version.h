@@ -1,0 +1,9 @@
+// Version of the library.
+#pragma once
+
+namespace kvfork {
+
+/// "MAJOR.MINOR.PATCH" of the linked library.
+const char* version() noexcept;
+
+}  // namespace kvfork

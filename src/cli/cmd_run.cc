@@ -1,0 +1,252 @@
+// kvfork run: the main job. One context, many prompts; parity is proven for each before any answer or timing is shown.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/default_policy.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/run_report.h"
+#include "cli/warnings.h"
+#include "kvfork/boundary.h"
+#include "kvfork/context.h"
+#include "kvfork/error.h"
+#include "kvfork/fork.h"
+#include "kvfork/generate.h"
+#include "kvfork/model.h"
+#include "kvfork/text.h"
+#include "kvfork/verify.h"
+
+namespace kvfork::cli {
+namespace {
+
+struct Args {
+  ModelFlags model_flags;
+  TemplateFlags template_flags;
+  CLI::Option* context_option = nullptr;
+  CLI::Option* context_file_option = nullptr;
+  CLI::Option* prompt_option = nullptr;
+  CLI::Option* repetition_option = nullptr;
+  std::string context;
+  std::string context_file;
+  std::vector<std::string> prompts;
+  std::vector<std::string> prompt_files;
+  size_t max_new_tokens = 128;
+  size_t benchmark_repeats = 3;
+  SamplingOptions sampling;
+  double repetition_penalty = 1.0;
+};
+
+using Clock = std::chrono::steady_clock;
+
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+std::vector<std::string> read_prompts(const Args& args) {
+  std::vector<std::string> prompts = args.prompts;
+  for (const std::string& file : args.prompt_files) prompts.push_back(read_text(file));
+  if (!prompts.empty()) return prompts;
+  if (::isatty(STDIN_FILENO) == 1) throw UsageError("run: expected --prompt, --prompt-file, or prompts on standard input");
+  const std::string input = read_standard_input();
+  for (size_t begin = 0; begin < input.size();) {
+    const size_t end = std::min(input.find('\n', begin), input.size());
+    std::string line = input.substr(begin, end - begin);
+    if (line.ends_with('\r')) line.pop_back();
+    prompts.push_back(std::move(line));
+    begin = end + 1;
+  }
+  if (prompts.empty()) throw UsageError("run: expected at least one prompt, found none on standard input");
+  return prompts;
+}
+
+class Run {
+ public:
+  explicit Run(const Args& args) : args_(args), prompts_(read_prompts(args)) {}
+
+  int run() {
+    const std::string context_text = *args_.context_file_option ? read_text(args_.context_file)
+                                     : *args_.context_option    ? args_.context
+                                                                : std::string(kDefaultPolicy);
+    open_model();
+    const std::vector<int32_t> context_ids = encode_context(context_text);
+    plan_requests(context_ids, context_text);
+    prefill(context_ids);
+    for (RunAnswer& answer : report_.answers) prove_parity(answer);
+    if (!args_.model_flags.json) print_header(report_);
+    for (RunAnswer& answer : report_.answers) measure(answer);
+    args_.model_flags.json ? print_json(report_) : print_timings(report_);
+    return 0;
+  }
+
+ private:
+  void open_model() {
+    const Progress progress("opening " + args_.model_flags.model, args_.model_flags.progress());
+    const auto start = Clock::now();
+    model_ = Model::open(args_.model_flags.model, args_.model_flags.options());
+    model_->text();
+    report_.open_ms = milliseconds_since(start);
+    report_.model = model_;
+    template_.emplace(args_.template_flags.choose(model_->text().chat_template()));
+    options_ = GenerateOptions::from_defaults(model_->generation_defaults(), args_.max_new_tokens);
+    options_.sampling = args_.sampling;
+    if (*args_.repetition_option) options_.repetition_penalty = args_.repetition_penalty;
+    check_options(options_);
+  }
+
+  std::vector<int32_t> encode(const ChatRequest& request) const {
+    EncodeReport report;
+    const std::vector<int32_t> ids = model_->text().tokenizer().encode(template_->render(request), {}, report);
+    warn_about(report);
+    return ids;
+  }
+
+  std::vector<int32_t> encode_context(const std::string& context) const {
+    ChatRequest request = args_.template_flags.request();
+    request.messages_json = messages_json(context, std::nullopt);
+    return encode(request);
+  }
+
+  // Everything that can be refused is refused here, before the model does any work.
+  void plan_requests(const std::vector<int32_t>& context_ids, const std::string& context) {
+    const ModelInfo& info = model_->info();
+    for (const std::string& prompt : prompts_) {
+      ChatRequest request = args_.template_flags.request();
+      request.messages_json = messages_json(context, prompt);
+      request.add_generation_prompt = true;
+      RunAnswer answer;
+      answer.prompt = prompt;
+      answer.request = encode(request);
+      answer.request_tokens = split_request(context_ids, answer.request, model_->text().tokenizer()).size();
+      if (answer.request.size() + options_.max_new_tokens > info.max_position_embeddings)
+        throw Error(ErrorCode::Limit,
+                    fmt::format("context limit: expected at most {} tokens (max_position_embeddings), found {} of context, {} "
+                                "of request and {} new; lower --max-new-tokens or shorten the text",
+                                info.max_position_embeddings, context_ids.size(), answer.request_tokens,
+                                options_.max_new_tokens));
+      report_.answers.push_back(std::move(answer));
+    }
+  }
+
+  void prefill(const std::vector<int32_t>& context_ids) {
+    Progress progress("prefill", args_.model_flags.progress());
+    const auto start = Clock::now();
+    context_ = model_->prefill(context_ids, [&](size_t done) { progress.update(done, context_ids.size()); });
+    report_.prefill_ms = milliseconds_since(start);
+    report_.context = context_;
+  }
+
+  void prove_parity(RunAnswer& answer) const {
+    const Progress progress("proving parity", args_.model_flags.progress());
+    GenerateOptions greedy = options_;
+    greedy.sampling = {};
+    check(compare_uncached(*context_, answer.request, greedy), answer);
+    if (options_.sampling.temperature > 0) check(compare_uncached(*context_, answer.request, options_), answer);
+  }
+
+  void check(const ParityReport& parity, RunAnswer& answer) const {
+    if (parity.first_difference) {
+      const size_t at = *parity.first_difference;
+      const auto shown = [at](const Generation& generation) {
+        return at < generation.ids.size() ? fmt::format("id {}", generation.ids[at]) : std::string("nothing");
+      };
+      throw Error(ErrorCode::Parity,
+                  fmt::format("parity: prompt '{}': cached and uncached generation differ at new token {} (position {}): cached {}, "
+                              "uncached {}; no timing is shown",
+                              answer.prompt, at, answer.request.size() + at, shown(parity.cached), shown(parity.uncached)));
+    }
+    answer.generation = parity.cached;
+    answer.text = model_->text().tokenizer().decode(parity.cached.ids, SpecialTokens::Skip);
+  }
+
+  // The benchmark: cached and uncached take turns. The first cached round is also what the reader sees.
+  void measure(RunAnswer& answer) const {
+    if (!args_.model_flags.json) print_prompt(answer);
+    for (size_t round = 0; round < args_.benchmark_repeats; ++round) {
+      measure_cached(answer, round == 0);
+      const auto start = Clock::now();
+      Fork uncached = model_->start();
+      uncached.append(answer.request);
+      uncached_first_token(uncached);
+      answer.ttft_uncached_ms.push_back(milliseconds_since(start));
+    }
+  }
+
+  void uncached_first_token(Fork& fork) const {
+    GenerateOptions one = options_;
+    one.max_new_tokens = 1;
+    generate(fork, one);
+  }
+
+  void measure_cached(RunAnswer& answer, bool streams) const {
+    DecodeStream stream(model_->text().tokenizer(), SpecialTokens::Skip);
+    const bool prints = streams && !args_.model_flags.json;
+    const auto start = Clock::now();
+    Fork fork = context_->fork();
+    answer.fork_ms.push_back(milliseconds_since(start));
+    fork.append(std::span(answer.request).subspan(context_->size()));
+    std::optional<Clock::time_point> first;
+    Clock::time_point last;
+    const Generation generation = generate(fork, options_, [&](int32_t id) {
+      last = Clock::now();
+      if (!first) first = last;
+      if (prints) {
+        write_output(stream.push(id));
+        flush_output();
+      }
+      return true;
+    });
+    if (generation.ids != answer.generation.ids)
+      throw Error(ErrorCode::Isolation, "isolation: a repeated request gave other tokens than before");
+    answer.ttft_cached_ms.push_back(std::chrono::duration<double, std::milli>(*first - start).count());
+    if (generation.ids.size() > 1)
+      answer.decode_ms_per_token.push_back(std::chrono::duration<double, std::milli>(last - *first).count() /
+                                           static_cast<double>(generation.ids.size() - 1));
+    if (prints) write_output(stream.finish() + "\n");
+  }
+
+  const Args& args_;
+  std::vector<std::string> prompts_;
+  std::shared_ptr<const Model> model_;
+  std::optional<ChatTemplate> template_;
+  std::shared_ptr<const Context> context_;
+  GenerateOptions options_;
+  RunReport report_;
+};
+
+}  // namespace
+
+Command add_run(CLI::App& app) {
+  auto args = std::make_shared<Args>();
+  args->model_flags.add_to(app);
+  args->context_option = app.add_option("--context", args->context, "The fixed context, a system message (default: a support policy)");
+  args->context_file_option = app.add_option("--context-file", args->context_file, "Read the context from a file, - for standard input");
+  args->context_option->excludes(args->context_file_option);
+  app.add_option("--prompt", args->prompts, "A request; repeatable (default: one per line of standard input)")
+      ->allow_extra_args(false);
+  app.add_option("--prompt-file", args->prompt_files, "A file whose whole text is a request; repeatable")
+      ->allow_extra_args(false);
+  app.add_option("--max-new-tokens", args->max_new_tokens, "New tokens per answer, at most")
+      ->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--benchmark-repeats", args->benchmark_repeats, "Rounds of the timings, of which medians are shown")
+      ->check(CLI::Range(size_t{1}, size_t{10000}))->capture_default_str();
+  app.add_option("--temperature", args->sampling.temperature, "Sample at this temperature; 0 is greedy")->capture_default_str();
+  app.add_option("--top-k", args->sampling.top_k, "Keep the k most likely tokens; 0 keeps all")->capture_default_str();
+  app.add_option("--top-p", args->sampling.top_p, "Keep the most likely tokens of this total probability")->capture_default_str();
+  app.add_option("--min-p", args->sampling.min_p, "Keep tokens at least this likely relative to the best")->capture_default_str();
+  app.add_option("--seed", args->sampling.seed, "Seed of the draws")->capture_default_str();
+  args->repetition_option = app.add_option("--repetition-penalty", args->repetition_penalty,
+                                           "Instead of generation_config.json's");
+  args->template_flags.add_to(app);
+  return [args] { return Run(*args).run(); };
+}
+
+}  // namespace kvfork::cli

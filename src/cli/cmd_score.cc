@@ -1,0 +1,249 @@
+// kvfork score: log-probabilities and logits per position.
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/safetensors_writer.h"
+#include "cli/warnings.h"
+#include "kvfork/context.h"
+#include "kvfork/error.h"
+#include "kvfork/fork.h"
+#include "kvfork/model.h"
+#include "kvfork/text.h"
+
+namespace kvfork::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kTopCount = 5;
+
+struct Args {
+  ModelFlags model_flags;
+  TemplateFlags template_flags;
+  CLI::Option* text_option = nullptr;
+  CLI::Option* ids_option = nullptr;
+  CLI::Option* fork_option = nullptr;
+  std::string text;
+  std::string messages_file;
+  std::string ids;
+  std::string logits_file;
+  std::string chunks;
+  size_t fork_at = 0;
+  bool add_special_tokens = false;
+  bool no_generation_prompt = false;
+};
+
+struct Candidate {
+  int32_t id;
+  double log_probability;
+};
+
+// What one row of logits says about the token after it.
+struct Prediction {
+  double log_sum;  // log of the sum of exp(logit)
+  std::vector<Candidate> top;
+
+  Prediction(std::span<const float> logits) : log_sum(0) {
+    const double best = *std::max_element(logits.begin(), logits.end());
+    for (const float logit : logits) log_sum += std::exp(logit - best);
+    log_sum = best + std::log(log_sum);
+    std::vector<int32_t> order(logits.size());
+    std::iota(order.begin(), order.end(), 0);
+    const auto middle = order.begin() + static_cast<ptrdiff_t>(std::min(kTopCount, order.size()));
+    std::partial_sort(order.begin(), middle, order.end(), [&](int32_t a, int32_t b) {
+      const float x = logits[static_cast<size_t>(a)];
+      const float y = logits[static_cast<size_t>(b)];
+      return x != y ? x > y : a < b;
+    });
+    for (auto it = order.begin(); it != middle; ++it) top.push_back({*it, logits[static_cast<size_t>(*it)] - log_sum});
+  }
+};
+
+class Score {
+ public:
+  explicit Score(const Args& args) : args_(args) {}
+
+  int run() {
+    check_split_options();
+    {
+      const Progress progress("opening " + args_.model_flags.model, args_.model_flags.progress());
+      model_ = Model::open(args_.model_flags.model, args_.model_flags.options());
+    }
+    ids_ = make_ids();
+    if (ids_.empty()) throw Error(ErrorCode::InvalidArgument, "score: expected at least one token, found none");
+    if (*args_.fork_option && args_.fork_at >= ids_.size())
+      throw UsageError(fmt::format("--fork-at: expected fewer than the {} tokens, found {}", ids_.size(), args_.fork_at));
+    const ModelInfo& info = model_->info();
+    if (ids_.size() > info.max_position_embeddings)
+      throw Error(ErrorCode::Limit, fmt::format("context limit: expected at most {} tokens (max_position_embeddings), found {}",
+                                                info.max_position_embeddings, ids_.size()));
+    for (const int32_t id : ids_) {
+      if (id < 0 || static_cast<size_t>(id) >= info.vocab_size)
+        throw Error(ErrorCode::InvalidArgument, fmt::format("ids: expected ids below {}, found {}", info.vocab_size, id));
+    }
+    if (!args_.logits_file.empty()) file_.emplace(args_.logits_file, ids_, info.vocab_size);
+    score_all();
+    if (file_) file_->finish();
+    args_.model_flags.json ? print_json() : print_table();
+    return 0;
+  }
+
+ private:
+  void check_split_options() {
+    chunks_ = parse_sizes(args_.chunks, "--chunks");
+    if (*args_.fork_option && args_.fork_at == 0) throw UsageError("--fork-at: expected at least 1, found 0");
+  }
+
+  std::vector<int32_t> make_ids() const {
+    if (*args_.ids_option) return parse_ids(args_.ids, "--ids");
+    const Text& text = model_->text();
+    EncodeOptions options;
+    EncodeReport report;
+    std::vector<int32_t> ids;
+    if (!args_.messages_file.empty()) {
+      ChatRequest request = args_.template_flags.request();
+      request.messages_json = read_text(args_.messages_file);
+      request.add_generation_prompt = !args_.no_generation_prompt;
+      ids = text.tokenizer().encode(args_.template_flags.choose(text.chat_template()).render(request), options, report);
+    } else {
+      options.add_special_tokens = args_.add_special_tokens;
+      ids = text.tokenizer().encode(*args_.text_option ? args_.text : read_standard_input(), options, report);
+    }
+    warn_about(report);
+    return ids;
+  }
+
+  void score_all() {
+    Progress progress("scoring", args_.model_flags.progress());
+    Fork timeline = model_->start();
+    size_t done = 0;
+    size_t next_chunk = 0;
+    while (done < ids_.size()) {
+      size_t n = ids_.size() - done;
+      if (next_chunk < chunks_.size()) n = std::min(n, chunks_[next_chunk++]);
+      const bool seals = *args_.fork_option && done < args_.fork_at && done + n >= args_.fork_at;
+      if (seals) {  // the part up to the seal, the seal, then the rest of this call
+        feed(timeline, done, args_.fork_at - done);
+        timeline = std::move(timeline).seal()->fork();
+        n -= args_.fork_at - done;
+        done = args_.fork_at;
+      }
+      feed(timeline, done, n);
+      done += n;
+      progress.update(done, ids_.size());
+    }
+  }
+
+  void feed(Fork& timeline, size_t begin, size_t n) {
+    const size_t vocab_size = model_->info().vocab_size;
+    timeline.append_scored(std::span(ids_).subspan(begin, n), [&](size_t, std::span<const float> rows) {
+      for (size_t row = 0; row < rows.size() / vocab_size; ++row) take_row(rows.subspan(row * vocab_size, vocab_size));
+      if (file_) file_->add(rows);
+    });
+  }
+
+  void take_row(std::span<const float> logits) {
+    const Prediction prediction(logits);
+    const size_t next = top_.size() + 1;
+    if (next < ids_.size()) log_probabilities_.push_back(logits[static_cast<size_t>(ids_[next])] - prediction.log_sum);
+    top_.push_back(prediction.top);
+  }
+
+  // The token string; ids without one (padding of the vocabulary, a model without a tokenizer) have none.
+  std::string piece_of(int32_t id) const {
+    if (tokenizer() == nullptr || !tokenizer()->has_id(id)) return "";
+    return std::string(tokenizer()->piece(id));
+  }
+
+  const Tokenizer* tokenizer() const {
+    if (!tokenizer_looked_up_) {
+      tokenizer_looked_up_ = true;
+      try {
+        tokenizer_ = &model_->text().tokenizer();
+      } catch (const Error& error) {
+        if (!*args_.ids_option) throw;  // with --ids the model alone is enough
+      }
+    }
+    return tokenizer_;
+  }
+
+  void print_json() const {
+    const ModelInfo& info = model_->info();
+    Json positions = Json::array();
+    for (size_t i = 0; i < ids_.size(); ++i) {
+      Json top = Json::array();
+      for (const Candidate& candidate : top_[i])
+        top.push_back({{"id", candidate.id}, {"piece", piece_of(candidate.id)}, {"logprob", candidate.log_probability}});
+      positions.push_back({{"position", i},
+                           {"id", ids_[i]},
+                           {"piece", piece_of(ids_[i])},
+                           {"logprob", i == 0 ? Json(nullptr) : Json(log_probabilities_[i - 1])},
+                           {"top", std::move(top)}});
+    }
+    write_json({{"model", info.path},
+                {"dtype", compute_mode_name(info.mode)},
+                {"kernel_set", info.kernel_set},
+                {"threads", info.n_threads},
+                {"tokens", ids_.size()},
+                {"logprob", total()},
+                {"positions", std::move(positions)}});
+  }
+
+  void print_table() const {
+    write_output("position\tid\tpiece\tlogprob\ttop 5 for the next position\n");
+    for (size_t i = 0; i < ids_.size(); ++i) {
+      std::string line = fmt::format("{}\t{}\t{}\t{}\t", i, ids_[i], to_json_text(piece_of(ids_[i])),
+                                     i == 0 ? "-" : fmt::format("{:.4f}", log_probabilities_[i - 1]));
+      for (const Candidate& candidate : top_[i])
+        line += fmt::format("{} {} {:.4f}  ", candidate.id, to_json_text(piece_of(candidate.id)), candidate.log_probability);
+      line.resize(line.find_last_not_of(' ') + 1);
+      write_output(line + "\n");
+    }
+    write_output(fmt::format("{} tokens, log-probability {:.4f}\n", ids_.size(), total()));
+  }
+
+  double total() const { return std::accumulate(log_probabilities_.begin(), log_probabilities_.end(), 0.0); }
+
+  const Args& args_;
+  std::shared_ptr<const Model> model_;
+  std::vector<size_t> chunks_;
+  std::vector<int32_t> ids_;
+  std::optional<LogitsFile> file_;
+  std::vector<std::vector<Candidate>> top_;   // [n_tokens] predictions after each position
+  std::vector<double> log_probabilities_;     // [n_tokens - 1] of the tokens from the second on
+  mutable const Tokenizer* tokenizer_ = nullptr;
+  mutable bool tokenizer_looked_up_ = false;
+};
+
+}  // namespace
+
+Command add_score(CLI::App& app) {
+  auto args = std::make_shared<Args>();
+  args->model_flags.add_to(app);
+  args->text_option = app.add_option("--text", args->text, "The text (default: standard input)");
+  CLI::Option* messages = app.add_option("--messages", args->messages_file, "JSON file with a message list");
+  args->ids_option = app.add_option("--ids", args->ids, "Token ids, separated by commas");
+  args->text_option->excludes(messages)->excludes(args->ids_option);
+  messages->excludes(args->ids_option);
+  args->template_flags.add_to(app);
+  app.add_flag("--add-special-tokens", args->add_special_tokens, "Apply the tokenizer's post-processor to plain text");
+  app.add_flag("--no-generation-prompt", args->no_generation_prompt, "Do not open the assistant's turn");
+  app.add_option("--logits", args->logits_file, "Write float32 logits [n_tokens, vocab_size] and int64 ids to this safetensors file");
+  app.add_option("--chunks", args->chunks, "Feed the ids in calls of these sizes, e.g. 5,17,100; the rest in one more");
+  args->fork_option = app.add_option("--fork-at", args->fork_at, "Seal the first N tokens as a context and run the rest in a fork");
+  return [args] { return Score(*args).run(); };
+}
+
+}  // namespace kvfork::cli

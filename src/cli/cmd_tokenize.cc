@@ -1,0 +1,201 @@
+// kvfork tokenize: what the model sees.
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/warnings.h"
+#include "kvfork/chat.h"
+#include "kvfork/error.h"
+#include "kvfork/text.h"
+#include "kvfork/tokenizer.h"
+
+namespace kvfork::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Args {
+  std::string model;
+  CLI::Option* text_option = nullptr;
+  std::string text;
+  std::string messages_file;
+  CLI::Option* decode_option = nullptr;
+  std::string decode;
+  TemplateFlags template_flags;
+  bool add_special_tokens = false;
+  bool no_generation_prompt = false;
+  bool continue_final_message = false;
+  bool json = false;
+  bool jsonl = false;
+  bool render = false;
+};
+
+class Tokenize {
+ public:
+  explicit Tokenize(const Args& args)
+      : args_(args), text_(Text::open(args.model)), template_(args.template_flags.choose(text_->chat_template())) {}
+
+  int run() {
+    if (args_.jsonl) return run_lines();
+    if (*args_.decode_option) {
+      write_decoded(parse_ids(args_.decode, "--decode"));
+      return 0;
+    }
+    const std::string text = args_.messages_file.empty() ? plain_text() : render(request_from_flags());
+    if (args_.render) {
+      write_output(text);
+      return 0;
+    }
+    EncodeReport report;
+    const std::vector<int32_t> ids = text_->tokenizer().encode(text, encode_options(), report);
+    warn_about(report);
+    if (args_.json) {
+      write_json(Json{{"ids", ids}, {"pieces", report.pieces}, {"text", text}});
+    } else {
+      for (size_t i = 0; i < ids.size(); ++i) write_output(fmt::format("{}\t{}\n", ids[i], Json(report.pieces[i]).dump(-1, ' ', false, Json::error_handler_t::replace)));
+    }
+    return 0;
+  }
+
+ private:
+  EncodeOptions encode_options() const {
+    EncodeOptions options;
+    // Text rendered by a template has its own special tokens.
+    options.add_special_tokens = args_.add_special_tokens && args_.messages_file.empty();
+    return options;
+  }
+
+  std::string plain_text() const { return *args_.text_option ? args_.text : read_standard_input(); }
+
+  ChatRequest request_from_flags() const {
+    ChatRequest request = args_.template_flags.request();
+    request.messages_json = read_text(args_.messages_file);
+    request.continue_final_message = args_.continue_final_message;
+    request.add_generation_prompt = !args_.no_generation_prompt && !args_.continue_final_message;
+    return request;
+  }
+
+  std::string render(const ChatRequest& request) const { return template_.render(request); }
+
+  void write_decoded(const std::vector<int32_t>& ids) const {
+    const Tokenizer& tokenizer = text_->tokenizer();
+    std::vector<std::string> pieces;
+    for (const int32_t id : ids) pieces.emplace_back(tokenizer.piece(id));
+    const std::string text = tokenizer.decode(ids, SpecialTokens::Keep);
+    if (args_.json) {
+      write_json(Json{{"ids", ids}, {"pieces", pieces}, {"text", text}});
+    } else {
+      write_output(text + "\n");
+    }
+  }
+
+  int run_lines() const {
+    const std::string input = read_standard_input();
+    bool all_good = true;
+    for (size_t begin = 0; begin < input.size();) {
+      const size_t end = std::min(input.find('\n', begin), input.size());
+      Json answer;
+      try {
+        answer = answer_line(std::string_view(input).substr(begin, end - begin));
+      } catch (const Error& error) {
+        answer = Json{{"error", error.what()}};
+        all_good = false;
+      }
+      write_json(answer);
+      begin = end + 1;
+    }
+    return all_good ? 0 : 1;
+  }
+
+  Json answer_line(std::string_view line) const {
+    Json value;
+    try {
+      value = Json::parse(line);
+    } catch (const Json::exception& error) {
+      throw Error(ErrorCode::InvalidArgument, fmt::format("line: expected JSON: {}", error.what()));
+    }
+    if (value.is_string()) return encoded(value.get<std::string>(), true);
+    if (value.is_object() && value.contains("text") && value["text"].is_string())
+      return encoded(value["text"].get<std::string>(), true);
+    if (value.is_object() && value.contains("ids")) return decoded(value["ids"]);
+    if (value.is_object() && value.contains("messages")) return encoded(render(request_of(value)), false);
+    throw Error(ErrorCode::InvalidArgument,
+                "line: expected a string or an object with \"text\", \"ids\" or \"messages\"");
+  }
+
+  Json encoded(const std::string& text, bool plain) const {
+    EncodeOptions options;
+    options.add_special_tokens = plain && args_.add_special_tokens;
+    if (args_.render) return Json{{"text", text}};
+    return Json{{"ids", text_->tokenizer().encode(text, options)}, {"text", text}};
+  }
+
+  Json decoded(const Json& ids_json) const {
+    std::vector<int32_t> ids;
+    try {
+      ids = ids_json.get<std::vector<int32_t>>();
+    } catch (const Json::exception&) {
+      throw Error(ErrorCode::InvalidArgument, "ids: expected a list of token ids");
+    }
+    for (const int32_t id : ids) text_->tokenizer().piece(id);  // an unknown id is an error
+    return Json{{"ids", ids}, {"text", text_->tokenizer().decode(ids, SpecialTokens::Keep)}};
+  }
+
+  ChatRequest request_of(const Json& line) const {
+    ChatRequest request = args_.template_flags.request();
+    request.messages_json = line["messages"].dump();
+    const auto given = [&line](const char* name) { return line.contains(name) && !line[name].is_null(); };
+    if (given("tools")) request.tools_json = line["tools"].dump();
+    if (given("documents")) request.documents_json = line["documents"].dump();
+    if (given("vars")) {
+      if (!line["vars"].is_object()) throw Error(ErrorCode::InvalidArgument, "vars: expected an object");
+      for (const auto& [name, value] : line["vars"].items()) request.vars.emplace_back(name, value.dump());
+    }
+    const auto flag = [&](const char* name, bool otherwise) {
+      if (!given(name)) return otherwise;
+      if (!line[name].is_boolean())
+        throw Error(ErrorCode::InvalidArgument, fmt::format("{}: expected true or false", name));
+      return line[name].get<bool>();
+    };
+    request.continue_final_message = flag("continue_final_message", args_.continue_final_message);
+    request.add_generation_prompt =
+        flag("add_generation_prompt", !args_.no_generation_prompt && !request.continue_final_message);
+    return request;
+  }
+
+  const Args& args_;
+  std::shared_ptr<const Text> text_;
+  ChatTemplate template_;
+};
+
+}  // namespace
+
+Command add_tokenize(CLI::App& app) {
+  auto args = std::make_shared<Args>();
+  app.add_option("--model", args->model, "A directory with tokenizer.json and tokenizer_config.json, or a GGUF file")
+      ->required();
+  args->text_option = app.add_option("--text", args->text, "The text (default: standard input)");
+  CLI::Option* messages = app.add_option("--messages", args->messages_file, "JSON file with a message list");
+  args->decode_option = app.add_option("--decode", args->decode, "Token ids to turn back into text");
+  CLI::Option* jsonl = app.add_flag("--jsonl", args->jsonl,
+                                    "One request per line of standard input: a string, or an object with text, ids or messages");
+  args->text_option->excludes(messages)->excludes(args->decode_option)->excludes(jsonl);
+  messages->excludes(args->decode_option)->excludes(jsonl);
+  args->decode_option->excludes(jsonl);
+  args->template_flags.add_to(app);
+  app.add_flag("--add-special-tokens", args->add_special_tokens, "Apply the tokenizer's post-processor to plain text");
+  app.add_flag("--no-generation-prompt", args->no_generation_prompt, "Do not open the assistant's turn");
+  app.add_flag("--continue-final-message", args->continue_final_message, "Leave the last message open");
+  app.add_flag("--json", args->json, "{\"ids\", \"pieces\", \"text\"}");
+  app.add_flag("--render", args->render, "Print the rendered text alone");
+  return [args] { return Tokenize(*args).run(); };
+}
+
+}  // namespace kvfork::cli

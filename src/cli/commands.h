@@ -1,0 +1,17 @@
+// The commands of the tool, one file each. Each adds its options to `app` and returns what runs once they are parsed.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <functional>
+
+namespace kvfork::cli {
+
+/// Runs a parsed command; returns the exit code, or throws kvfork::Error.
+using Command = std::function<int()>;
+
+Command add_run(CLI::App& app);
+Command add_score(CLI::App& app);
+Command add_tokenize(CLI::App& app);
+
+}  // namespace kvfork::cli

@@ -1,0 +1,95 @@
+// kvfork: process a fixed context once, answer many independent requests from it.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "kvfork/error.h"
+#include "kvfork/version.h"
+
+namespace {
+
+using kvfork::ErrorCode;
+
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 2;
+constexpr int kExitCheckFailed = 3;
+
+int exit_code_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::Boundary:
+    case ErrorCode::Parity:
+    case ErrorCode::Isolation:
+      return kExitCheckFailed;
+    default:
+      return kExitFailure;
+  }
+}
+
+struct Entry {
+  const char* name;
+  const char* description;
+  kvfork::cli::Command (*add)(CLI::App& app);
+};
+
+constexpr Entry kCommands[] = {
+    {"run", "Answer prompts from one prefilled context, after proving that the cache changes nothing", kvfork::cli::add_run},
+    {"tokenize", "What the model sees: rendered text, token ids, pieces", kvfork::cli::add_tokenize},
+    {"score", "Log-probabilities and logits of every position, in any split of the work", kvfork::cli::add_score},
+};
+
+int run_tool(int argc, char** argv) {
+  CLI::App app{"Process a fixed context once; answer many independent requests from it, bit for bit as without a cache."};
+  app.name("kvfork");
+  app.set_version_flag("--version", fmt::format("kvfork {}", kvfork::version()));
+  app.require_subcommand(1);
+  app.fallthrough(false);
+  std::vector<std::pair<CLI::App*, kvfork::cli::Command>> commands;
+  for (const Entry& entry : kCommands) {
+    CLI::App* command = app.add_subcommand(entry.name, entry.description);
+    commands.emplace_back(command, entry.add(*command));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    kvfork::cli::print_error(fmt::format("usage: {}; see kvfork --help", error.what()));
+    return kExitUsage;
+  }
+  for (const auto& [app_of_command, command] : commands) {
+    if (app_of_command->parsed()) return command();
+  }
+  return kExitUsage;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of the write, reported below
+  try {
+    const int code = run_tool(argc, argv);
+    kvfork::cli::flush_output();
+    return code;
+  } catch (const kvfork::cli::UsageError& error) {
+    kvfork::cli::print_error(fmt::format("usage: {}", error.what()));
+    return kExitUsage;
+  } catch (const kvfork::Error& error) {
+    kvfork::cli::print_error(error.what());
+    return exit_code_of(error.code());
+  } catch (const std::bad_alloc&) {
+    kvfork::cli::print_error("memory: the system refused an allocation");
+    return kExitFailure;
+  } catch (const std::exception& error) {
+    kvfork::cli::print_error(fmt::format("internal: {}", error.what()));
+    return kExitFailure;
+  }
+}

@@ -1,0 +1,145 @@
+#include "cli/options.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <limits>
+#include <memory>
+
+#include "kvfork/error.h"
+
+namespace kvfork::cli {
+namespace {
+
+using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+
+std::string read_stream(std::FILE* stream, const std::string& subject) {
+  std::string content;
+  char buffer[1 << 16];
+  size_t n = 0;
+  while ((n = std::fread(buffer, 1, sizeof(buffer), stream)) > 0) content.append(buffer, n);
+  if (std::ferror(stream) != 0)
+    throw Error(ErrorCode::Io, fmt::format("{}: cannot read: {}", subject, std::strerror(errno)));
+  return content;
+}
+
+// Local time, frozen once per process so that every rendering of a command sees the same clock.
+std::string frozen_clock() {
+  static const std::string clock = [] {
+    const std::time_t now = std::time(nullptr);
+    std::tm local{};
+    localtime_r(&now, &local);
+    char text[32];
+    std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &local);
+    return std::string(text);
+  }();
+  return clock;
+}
+
+// Calls take(token) for each run of characters between commas and spaces.
+template <typename Take>
+void for_each_token(const std::string& text, const Take& take) {
+  size_t position = 0;
+  while (position < text.size()) {
+    const size_t begin = text.find_first_not_of(", \t\r\n", position);
+    if (begin == std::string::npos) return;
+    const size_t end = std::min(text.find_first_of(", \t\r\n", begin), text.size());
+    take(std::string_view(text).substr(begin, end - begin));
+    position = end;
+  }
+}
+
+template <typename Number>
+Number parse_number(std::string_view token, const char* option) {
+  Number value{};
+  const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), value);
+  if (error != std::errc() || end != token.data() + token.size())
+    throw UsageError(fmt::format("{}: expected whole numbers, found '{}'", option, token));
+  return value;
+}
+
+}  // namespace
+
+void ModelFlags::add_to(CLI::App& app) {
+  app.add_option("--model", model, "A directory in Hugging Face layout or a GGUF file")->required();
+  app.add_option("--dtype", dtype, "float32 or bfloat16: activations and KV cache; weights stay as stored")
+      ->check(CLI::IsMember({"float32", "bfloat16"}))
+      ->capture_default_str();
+  app.add_option("--threads", threads, "Threads (default: the cores this process may use)")
+      ->check(CLI::Range(size_t{1}, size_t{1024}));
+  app.add_flag("--quiet", quiet, "No progress");
+  app.add_flag("--json", json, "One JSON document on standard output");
+}
+
+ModelOptions ModelFlags::options() const {
+  ModelOptions options;
+  options.mode = dtype == "bfloat16" ? ComputeMode::BFloat16 : ComputeMode::Float32;
+  options.n_threads = threads;
+  return options;
+}
+
+void TemplateFlags::add_to(CLI::App& app) {
+  app.add_option("--tools", tools_file, "JSON file with the tool definitions");
+  app.add_option("--documents", documents_file, "JSON file with the documents");
+  app.add_option("--var", vars, "Template variable NAME=JSON; repeatable")->allow_extra_args(false);
+  app.add_option("--now", now, "The templates' clock, 2031-01-05T06:07:08 (default: now)");
+  app.add_option("--template", template_name, "A named template of the checkpoint, or a file");
+}
+
+ChatRequest TemplateFlags::request() const {
+  ChatRequest request;
+  if (!tools_file.empty()) request.tools_json = read_text(tools_file);
+  if (!documents_file.empty()) request.documents_json = read_text(documents_file);
+  for (const std::string& var : vars) {
+    const size_t equals = var.find('=');
+    if (equals == std::string::npos || equals == 0)
+      throw UsageError(fmt::format("--var: expected NAME=JSON, found '{}'", var));
+    const std::string value = var.substr(equals + 1);
+    if (!nlohmann::json::accept(value))
+      throw UsageError(fmt::format("--var {}: expected JSON, found '{}'; quote strings: '\"text\"'",
+                                   var.substr(0, equals), value));
+    request.vars.emplace_back(var.substr(0, equals), value);
+  }
+  request.now = now.empty() ? frozen_clock() : now;
+  return request;
+}
+
+ChatTemplate TemplateFlags::choose(const ChatTemplate& of_checkpoint) const {
+  return of_checkpoint.with_override(template_name);
+}
+
+std::string read_standard_input() { return read_stream(stdin, "standard input"); }
+
+std::string read_text(const std::string& path) {
+  if (path == "-") return read_standard_input();
+  if (std::filesystem::is_directory(path))
+    throw Error(ErrorCode::Io, fmt::format("{}: expected a file, found a directory", path));
+  const File file(std::fopen(path.c_str(), "rb"), std::fclose);
+  if (file == nullptr)
+    throw Error(errno == ENOENT ? ErrorCode::NotFound : ErrorCode::Io,
+                fmt::format("{}: cannot open: {}", path, std::strerror(errno)));
+  return read_stream(file.get(), path);
+}
+
+std::vector<int32_t> parse_ids(const std::string& text, const char* option) {
+  std::vector<int32_t> ids;
+  for_each_token(text, [&](std::string_view token) { ids.push_back(parse_number<int32_t>(token, option)); });
+  return ids;
+}
+
+std::vector<size_t> parse_sizes(const std::string& text, const char* option) {
+  std::vector<size_t> sizes;
+  for_each_token(text, [&](std::string_view token) {
+    sizes.push_back(parse_number<size_t>(token, option));
+    if (sizes.back() == 0) throw UsageError(fmt::format("{}: expected sizes of at least 1", option));
+  });
+  return sizes;
+}
+
+}  // namespace kvfork::cli

@@ -1,0 +1,45 @@
+// What `kvfork run` found, and how it is shown.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kvfork/context.h"
+#include "kvfork/generate.h"
+#include "kvfork/model.h"
+
+namespace kvfork::cli {
+
+/// Times in milliseconds, one per round of the benchmark.
+struct RunAnswer {
+  std::string prompt;
+  std::vector<int32_t> request;  // the whole request's ids, the context's included
+  size_t request_tokens = 0;     // after the context
+  Generation generation;
+  std::string text;
+  std::vector<double> fork_ms;
+  std::vector<double> ttft_cached_ms;  // from before the fork to the first token
+  std::vector<double> ttft_uncached_ms;
+  std::vector<double> decode_ms_per_token;  // empty where there is one new token only
+};
+
+struct RunReport {
+  std::shared_ptr<const Model> model;
+  std::shared_ptr<const Context> context;
+  double open_ms = 0;
+  double prefill_ms = 0;
+  std::vector<RunAnswer> answers;
+};
+
+/// The message list [system] or [system, user] as JSON.
+std::string messages_json(const std::string& context, const std::optional<std::string>& prompt);
+
+void print_json(const RunReport& report);
+void print_header(const RunReport& report);
+void print_prompt(const RunAnswer& answer);
+void print_timings(const RunReport& report);
+
+}  // namespace kvfork::cli

@@ -1,0 +1,111 @@
+#include "kvfork/fork.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "engine/context_impl.h"
+#include "engine/fork_impl.h"
+#include "engine/model_impl.h"
+
+namespace kvfork {
+namespace {
+
+void check_ids(std::span<const int32_t> ids, size_t vocab_size) {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || static_cast<size_t>(ids[i]) >= vocab_size)
+      base::fail(ErrorCode::InvalidArgument, "token ids: expected ids below {}, found {} at index {}", vocab_size, ids[i], i);
+  }
+}
+
+void check_limit(size_t n_tokens, const ModelInfo& info) {
+  if (n_tokens > info.max_position_embeddings)
+    base::fail(ErrorCode::Limit, "context limit: expected at most {} tokens (max_position_embeddings), found {}",
+               info.max_position_embeddings, n_tokens);
+}
+
+// Everything that can fail, before anything changes.
+void prepare_append(Fork::Impl& fork, std::span<const int32_t> ids) {
+  const ModelInfo& info = fork.model->info();
+  check_ids(ids, info.vocab_size);
+  check_limit(fork.kv.n_tokens() + ids.size(), info);
+  fork.kv.reserve(fork.kv.n_tokens() + ids.size());
+  fork.own_ids.reserve(fork.own_ids.size() + ids.size());
+  fork.logits.resize(info.vocab_size);
+}
+
+}  // namespace
+
+Fork::Fork(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+Fork::Fork(Fork&&) noexcept = default;
+Fork& Fork::operator=(Fork&&) noexcept = default;
+Fork::~Fork() = default;
+
+const std::shared_ptr<const Model>& Fork::model() const noexcept { return impl_->model; }
+const std::shared_ptr<const Context>& Fork::context() const noexcept { return impl_->context; }
+size_t Fork::size() const noexcept { return impl_->kv.n_tokens(); }
+std::span<const int32_t> Fork::own_ids() const noexcept { return impl_->own_ids; }
+
+void Fork::reserve(size_t n_tokens) {
+  check_limit(n_tokens, impl_->model->info());
+  impl_->kv.reserve(n_tokens);
+  if (n_tokens > size()) impl_->own_ids.reserve(impl_->own_ids.size() + n_tokens - size());
+  impl_->logits.reserve(impl_->model->info().vocab_size);
+}
+
+void Fork::append(std::span<const int32_t> ids, const std::function<void(size_t)>& on_progress) {
+  if (ids.empty()) return;
+  const Model::Impl& model = impl_->model->impl();
+  const auto scratch = model.scratch.borrow(std::min(ids.size(), engine::kMaxPassRows));
+  prepare_append(*impl_, ids);
+  for (size_t done = 0; done < ids.size();) {
+    const size_t n = std::min(ids.size() - done, engine::kMaxPassRows);
+    const bool last = done + n == ids.size();
+    const model::Step step{.kv = &impl_->kv, .ids = ids.subspan(done, n), .n_logits = last ? 1u : 0u};
+    model.forward.run({&step, 1}, impl_->logits.data(), *scratch);
+    impl_->own_ids.insert(impl_->own_ids.end(), step.ids.begin(), step.ids.end());
+    done += n;
+    if (on_progress) on_progress(done);
+  }
+}
+
+void Fork::append_scored(std::span<const int32_t> ids,
+                         const std::function<void(size_t, std::span<const float>)>& on_logits) {
+  if (ids.empty()) return;
+  const Model::Impl& model = impl_->model->impl();
+  const size_t vocab_size = model.info.vocab_size;
+  constexpr size_t kMaxScoredRows = 64;  // bounds the buffer of logits
+  const size_t max_rows = std::min(ids.size(), kMaxScoredRows);
+  const auto scratch = model.scratch.borrow(max_rows);
+  std::vector<float> rows(max_rows * vocab_size);
+  prepare_append(*impl_, ids);
+  for (size_t done = 0; done < ids.size();) {
+    const size_t n = std::min(ids.size() - done, max_rows);
+    const model::Step step{.kv = &impl_->kv, .ids = ids.subspan(done, n), .n_logits = n};
+    model.forward.run({&step, 1}, rows.data(), *scratch);
+    impl_->own_ids.insert(impl_->own_ids.end(), step.ids.begin(), step.ids.end());
+    const auto last = rows.begin() + static_cast<ptrdiff_t>((n - 1) * vocab_size);
+    std::copy_n(last, vocab_size, impl_->logits.begin());
+    on_logits(done, std::span(rows).first(n * vocab_size));
+    done += n;
+  }
+}
+
+std::span<const float> Fork::logits() const {
+  if (!impl_->own_ids.empty()) return impl_->logits;
+  if (impl_->context == nullptr) base::fail(ErrorCode::InvalidArgument, "fork: expected at least one token before logits");
+  return impl_->context->logits();
+}
+
+std::shared_ptr<const Context> Fork::seal() && {
+  if (size() == 0) base::fail(ErrorCode::InvalidArgument, "context: expected at least one token, found none");
+  if (impl_->own_ids.empty()) return impl_->context;
+  auto sealed = std::make_unique<Context::Impl>();
+  sealed->model = impl_->model;
+  if (impl_->context != nullptr) sealed->ids.assign(impl_->context->ids().begin(), impl_->context->ids().end());
+  sealed->ids.insert(sealed->ids.end(), impl_->own_ids.begin(), impl_->own_ids.end());
+  sealed->logits = std::move(impl_->logits);
+  sealed->kv = std::move(impl_->kv).seal();
+  return std::make_shared<const Context>(std::move(sealed));
+}
+
+}  // namespace kvfork

@@ -1,0 +1,26 @@
+// What a Fork holds.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "kvfork/context.h"
+#include "kvfork/fork.h"
+#include "kvfork/model.h"
+#include "model/kv_cache.h"
+
+namespace kvfork {
+
+struct Fork::Impl {
+  Impl(std::shared_ptr<const Model> owner, std::shared_ptr<const Context> parent, model::KvSequence sequence)
+      : model(std::move(owner)), context(std::move(parent)), kv(std::move(sequence)) {}
+
+  std::shared_ptr<const Model> model;
+  std::shared_ptr<const Context> context;  // null: started without one
+  model::KvSequence kv;
+  std::vector<int32_t> own_ids;
+  std::vector<float> logits;  // [vocab_size] once something of its own was run
+};
+
+}  // namespace kvfork

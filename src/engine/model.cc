@@ -1,0 +1,155 @@
+#include "kvfork/model.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <utility>
+
+#include "base/error.h"
+#include "engine/context_impl.h"
+#include "engine/fork_impl.h"
+#include "engine/model_impl.h"
+#include "kernels/select.h"
+#include "kvfork/context.h"
+#include "kvfork/fork.h"
+#include "kvfork/version.h"
+
+namespace kvfork {
+namespace {
+
+constexpr size_t kMaxThreads = 1024;
+
+std::string names_of(std::span<const kernels::KernelTable* const> sets) {
+  std::string names;
+  for (const auto* set : sets) names += (names.empty() ? "" : ", ") + std::string(set->name);
+  return names;
+}
+
+const kernels::KernelTable& select_kernel_set(const std::string& asked) {
+  std::string name = asked;
+  std::string subject = "kernel set";
+  if (name.empty()) {
+    const char* override_name = std::getenv("KVFORK_ISA");
+    if (override_name != nullptr) name = override_name;
+    subject = "KVFORK_ISA";
+  }
+  const auto supported = kernels::supported_kernel_sets();
+  if (name.empty()) return *supported.front();
+  const kernels::KernelTable* table = kernels::find_kernel_set(name);
+  if (table != nullptr) return *table;
+  const auto built = kernels::built_kernel_sets();
+  if (std::find(built.begin(), built.end(), name) != built.end())
+    base::fail(ErrorCode::Unsupported, "{}: this machine cannot run '{}'; it runs {}", subject, name,
+               names_of(supported));
+  base::fail(ErrorCode::InvalidArgument, "{}: expected one of {}, found '{}'", subject, names_of(supported), name);
+}
+
+size_t check_threads(size_t n_threads) {
+  if (n_threads > kMaxThreads)
+    base::fail(ErrorCode::InvalidArgument, "threads: expected at most {}, found {}", kMaxThreads, n_threads);
+  return n_threads;
+}
+
+kernels::Rounding rounding_of(ComputeMode mode) {
+  return mode == ComputeMode::BFloat16 ? kernels::Rounding::ToBF16 : kernels::Rounding::None;
+}
+
+GenerationDefaults make_defaults(const checkpoint::Checkpoint& checkpoint) {
+  const checkpoint::GenerationConfig& generation = checkpoint.generation_config();
+  return {.eos_token_ids = generation.eos_token_id.value_or(checkpoint.config().eos_token_id),
+          .repetition_penalty = generation.repetition_penalty.value_or(1.0)};
+}
+
+}  // namespace
+
+namespace engine {
+
+ScratchPool::Lease ScratchPool::borrow(size_t n_rows) const {
+  std::unique_ptr<model::Scratch> scratch;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto fits = std::find_if(free_.begin(), free_.end(),
+                                   [n_rows](const auto& candidate) { return candidate->max_rows() >= n_rows; });
+    if (fits != free_.end()) {
+      scratch = std::move(*fits);
+      free_.erase(fits);
+    }
+  }
+  if (scratch == nullptr) {
+    const size_t max_rows = n_rows <= 32 ? 32 : kMaxPassRows;
+    scratch = std::make_unique<model::Scratch>(config_, kernels_, max_rows, n_threads_);
+  }
+  return Lease(scratch.release(), [this](model::Scratch* returned) {
+    const std::lock_guard lock(mutex_);
+    // Smallest first, so that a short pass leaves the large buffers to others.
+    const auto place = std::find_if(free_.begin(), free_.end(), [returned](const auto& candidate) {
+      return candidate->max_rows() >= returned->max_rows();
+    });
+    free_.insert(place, std::unique_ptr<model::Scratch>(returned));
+  });
+}
+
+}  // namespace engine
+
+const char* version() noexcept { return KVFORK_VERSION; }
+
+const char* compute_mode_name(ComputeMode mode) noexcept {
+  return mode == ComputeMode::Float32 ? "float32" : "bfloat16";
+}
+
+Model::Impl::Impl(const std::string& path, const ModelOptions& options)
+    : checkpoint(checkpoint::Checkpoint::open(path, options.n_threads == 0 ? base::available_cores() : options.n_threads)),
+      kernels(select_kernel_set(options.kernel_set)),
+      pool(options.n_threads),
+      weights(model::make_weights(checkpoint)),
+      kv_layout{.n_layers = checkpoint.config().num_hidden_layers,
+                .n_kv_heads = checkpoint.config().num_key_value_heads,
+                .head_dim = checkpoint.config().head_dim,
+                .type = options.mode == ComputeMode::BFloat16 ? kernels::Element::BF16 : kernels::Element::F32},
+      forward(checkpoint.config(), weights, kernels, pool, rounding_of(options.mode)),
+      scratch(checkpoint.config(), kernels, pool.n_threads()),
+      info{.path = path,
+           .architecture = checkpoint.config().architecture,
+           .kernel_set = kernels.name,
+           .mode = options.mode,
+           .n_threads = pool.n_threads(),
+           .vocab_size = checkpoint.config().vocab_size,
+           .n_layers = checkpoint.config().num_hidden_layers,
+           .hidden_size = checkpoint.config().hidden_size,
+           .max_position_embeddings = checkpoint.config().max_position_embeddings,
+           .kv_bytes_per_token = kv_layout.token_bytes(),
+           .weight_bytes = checkpoint.file_bytes()},
+      defaults(make_defaults(checkpoint)) {}
+
+Model::Model() = default;
+Model::~Model() = default;
+
+std::shared_ptr<const Model> Model::open(const std::string& path, const ModelOptions& options) {
+  check_threads(options.n_threads);
+  select_kernel_set(options.kernel_set);  // refused before any file is read
+  const std::shared_ptr<Model> model(new Model);
+  model->impl_ = std::make_unique<Impl>(path, options);
+  return model;
+}
+
+const ModelInfo& Model::info() const noexcept { return impl_->info; }
+
+const GenerationDefaults& Model::generation_defaults() const noexcept { return impl_->defaults; }
+
+const Text& Model::text() const {
+  std::call_once(impl_->text_once, [this] { impl_->text = Text::open(impl_->info.path); });
+  return *impl_->text;
+}
+
+std::shared_ptr<const Context> Model::prefill(std::span<const int32_t> ids,
+                                              const std::function<void(size_t)>& on_progress) const {
+  Fork timeline = start();
+  timeline.append(ids, on_progress);
+  return std::move(timeline).seal();
+}
+
+Fork Model::start() const {
+  return Fork(std::make_unique<Fork::Impl>(shared_from_this(), nullptr, model::KvSequence(impl_->kv_layout)));
+}
+
+}  // namespace kvfork

@@ -1,0 +1,65 @@
+// What a Model holds, and the scratch buffers its passes borrow.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "checkpoint/checkpoint.h"
+#include "kernels/kernels.h"
+#include "kvfork/model.h"
+#include "kvfork/text.h"
+#include "model/forward.h"
+#include "model/kv_cache.h"
+#include "model/scratch.h"
+#include "model/weights.h"
+
+namespace kvfork {
+
+namespace engine {
+
+/// Rows of the largest pass: longer inputs are run in parts of this many.
+inline constexpr size_t kMaxPassRows = 512;
+
+/// Scratch buffers that are not in use. Thread-safe.
+class ScratchPool {
+ public:
+  using Lease = std::unique_ptr<model::Scratch, std::function<void(model::Scratch*)>>;
+
+  ScratchPool(const checkpoint::ModelConfig& config, const kernels::KernelTable& kernels, size_t n_threads)
+      : config_(config), kernels_(kernels), n_threads_(n_threads) {}
+
+  /// A scratch for passes of `n_rows` rows (at most kMaxPassRows); returns to the pool when the lease ends.
+  Lease borrow(size_t n_rows) const;
+
+ private:
+  const checkpoint::ModelConfig& config_;
+  const kernels::KernelTable& kernels_;
+  size_t n_threads_;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<model::Scratch>> free_;
+};
+
+}  // namespace engine
+
+struct Model::Impl {
+  Impl(const std::string& path, const ModelOptions& options);
+
+  checkpoint::Checkpoint checkpoint;
+  const kernels::KernelTable& kernels;
+  base::ThreadPool pool;
+  model::Weights weights;
+  model::KvLayout kv_layout;
+  model::Forward forward;
+  engine::ScratchPool scratch;
+  ModelInfo info;
+  GenerationDefaults defaults;
+
+  mutable std::once_flag text_once;
+  mutable std::shared_ptr<const Text> text;
+};
+
+}  // namespace kvfork

@@ -1,0 +1,56 @@
+// Attention of the rows of a pass over their sequences' keys and values.
+//
+// A row's keys are walked in blocks of kBlockTokens and chunks of kChunkBlocks blocks, both counted from absolute
+// position 0: blocks are merged in order into their chunk, chunks in order into the row's result. That order is
+// the same whether one thread walks all chunks or several share them, so the bits are the same too.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "base/thread_pool.h"
+#include "checkpoint/config.h"
+#include "kernels/kernels.h"
+#include "model/kv_cache.h"
+#include "model/scratch.h"
+
+namespace kvfork::model {
+
+/// Blocks of keys whose results are merged before they meet the rest of the row.
+inline constexpr size_t kChunkBlocks = 4;
+
+/// Rows of the largest attention tile of this model.
+size_t attention_tile_rows(const checkpoint::ModelConfig& config);
+
+class Attention {
+ public:
+  Attention(const checkpoint::ModelConfig& config, const kernels::KernelTable& kernels, const base::ThreadPool& pool);
+
+  /// Divides the rows of a pass into tiles and makes room for what they need. Throws Error{Limit}.
+  void prepare(std::span<const SequenceRows> sequences, Scratch& scratch) const;
+
+  /// Rotates q and k of the pass and stores k and v of `layer`.
+  void store(std::span<const SequenceRows> sequences, size_t layer, Scratch& scratch) const noexcept;
+
+  /// scratch.attention = softmax(q K^T / sqrt(head_dim)) V for every row.
+  void run(std::span<const SequenceRows> sequences, size_t layer, Scratch& scratch) const noexcept;
+
+ private:
+  struct Walk;
+  void walk_chunk(const Walk& walk, size_t chunk, const AttentionPart& into, Scratch::AttentionWorkspace& workspace)
+      const noexcept;
+  void walk_tile(const Walk& walk, Scratch::AttentionWorkspace& workspace) const noexcept;
+  void merge(const Walk& walk, size_t chunk, const AttentionPart& into, const AttentionPart& part) const noexcept;
+  void finish(const Walk& walk, const AttentionPart& total) const noexcept;
+  bool splits(const Scratch& scratch, size_t n_chunks) const noexcept;
+
+  const checkpoint::ModelConfig& config_;
+  const kernels::KernelTable& kernels_;
+  const base::ThreadPool& pool_;
+  size_t group_size_;   // query heads per KV head
+  size_t tile_tokens_;
+  size_t out_stride_;
+  float scale_;
+};
+
+}  // namespace kvfork::model

@@ -1,0 +1,90 @@
+// Every activation buffer of a forward pass, sized once.
+//
+// One pass at a time uses a Scratch. Buffers hold rows of activations; one row is one token of one sequence.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/memory_region.h"
+#include "checkpoint/config.h"
+#include "kernels/kernels.h"
+#include "model/kv_cache.h"
+
+namespace kvfork::model {
+
+/// Attention results of a tile of rows before they are normalized.
+struct AttentionPart {
+  float* max = nullptr;  // [rows]
+  float* sum = nullptr;  // [rows]
+  float* out = nullptr;  // [rows, value_stride(head_dim)]
+
+  AttentionPart from_row(size_t row, size_t out_stride) const noexcept {
+    return {max + row, sum + row, out + row * out_stride};
+  }
+};
+
+/// Rows of one KV head that attention computes together: n_tokens tokens times the query heads of the group.
+struct AttentionTile {
+  uint32_t sequence;
+  uint32_t kv_head;
+  uint32_t first_row;  // in the pass
+  uint32_t n_tokens;
+  size_t position;     // of the first token
+};
+
+/// A sequence's rows in a pass: tokens at [position, position + n_tokens) in rows from first_row on.
+struct SequenceRows {
+  KvSequence* kv;
+  size_t first_row;
+  size_t n_tokens;
+  size_t position;
+};
+
+class Scratch {
+ public:
+  /// Buffers for passes of up to `max_rows` rows by `n_threads` threads. Throws Error{Limit} when memory is refused.
+  Scratch(const checkpoint::ModelConfig& config, const kernels::KernelTable& kernels, size_t max_rows,
+          size_t n_threads);
+
+  size_t max_rows() const noexcept { return max_rows_; }
+
+  float* x = nullptr;           // [max_rows, hidden] residual stream
+  float* norm = nullptr;        // [n_threads, hidden] one normalized row per thread
+  std::byte* packed = nullptr;  // [max_rows] packed rows of the widest product input
+  float* q = nullptr;           // [max_rows, n_heads * head_dim]
+  float* k = nullptr;           // [max_rows, n_kv_heads * head_dim]
+  float* v = nullptr;           // [max_rows, n_kv_heads * head_dim]
+  float* attention = nullptr;   // [max_rows, n_heads * head_dim]
+  float* gate = nullptr;        // [max_rows, intermediate]
+  float* up = nullptr;          // [max_rows, intermediate]
+  float* product = nullptr;     // [max_rows, hidden] a product before it is added to x
+  float* cos = nullptr;         // [max_rows, head_dim / 2]
+  float* sin = nullptr;         // [max_rows, head_dim / 2]
+
+  /// What one thread needs while it walks the keys of a tile.
+  struct AttentionWorkspace {
+    std::vector<const float*> q;    // [rows]
+    std::vector<uint32_t> n_valid;  // [rows]
+    AttentionPart total, chunk, block;
+  };
+  std::vector<AttentionWorkspace> workspaces;  // [n_threads]
+  std::vector<AttentionTile> tiles;            // capacity max_rows * n_kv_heads
+  std::vector<SequenceRows> sequences;         // of the pass; capacity max_rows
+  std::vector<const float*> x_rows;            // [max_rows] the rows of x that are to be normalized
+
+  /// Room for `n_parts` results of `rows` rows each, kept between the two steps of split attention. Grows only.
+  std::span<const AttentionPart> reserve_parts(size_t n_parts, size_t rows);
+
+ private:
+  size_t max_rows_ = 0;
+  size_t out_stride_ = 0;
+  base::MemoryRegion region_;
+  base::MemoryRegion parts_region_;
+  size_t part_rows_ = 0;
+  std::vector<AttentionPart> parts_;
+};
+
+}  // namespace kvfork::model
