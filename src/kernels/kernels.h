@@ -27,7 +27,7 @@ inline constexpr size_t kBlockTokens = 64;
 inline constexpr size_t kGroupTokens = 16;
 
 /// Elements between two value rows of a block: head_dim rounded up to a multiple of 16. The padding is zero.
-constexpr size_t value_stride(size_t head_dim) { return (head_dim + 15) / 16 * 16; }
+static constexpr size_t value_stride(size_t head_dim) { return (head_dim + 15) / 16 * 16; }
 
 /// Product of packed activations with a weight matrix:
 ///   y[row * y_stride + feature] = sum_k x[row, k] * weight[feature, k] (+ bias[feature])

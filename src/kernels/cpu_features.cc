@@ -1,0 +1,58 @@
+#include "kernels/cpu_features.h"
+
+#include <cpuid.h>
+
+#include <cstdint>
+
+namespace kvfork::kernels {
+namespace {
+
+struct Leaf {
+  uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
+};
+
+constexpr bool all(uint64_t word, uint64_t bits) { return (word & bits) == bits; }
+
+constexpr uint64_t bit(int n) { return uint64_t{1} << n; }
+
+Leaf cpuid(uint32_t leaf) {
+  Leaf out;
+  // Fails, leaving zeros, where the processor has no such leaf.
+  __get_cpuid_count(leaf, 0, &out.eax, &out.ebx, &out.ecx, &out.edx);
+  return out;
+}
+
+/// XCR0: which register states the operating system saves; 0 when it saves none of the extended ones.
+uint64_t saved_state() {
+  const uint64_t osxsave = bit(27);
+  if (!all(cpuid(1).ecx, osxsave)) return 0;
+  uint32_t low, high;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return uint64_t{high} << 32 | low;
+}
+
+bool detect_avx2() {
+  const uint64_t fma = bit(12), avx = bit(28), f16c = bit(29), avx2 = bit(5);
+  const uint64_t sse_and_ymm = bit(1) | bit(2);
+  return all(cpuid(1).ecx, fma | avx | f16c) && all(cpuid(7).ebx, avx2) && all(saved_state(), sse_and_ymm);
+}
+
+bool detect_avx512() {
+  const uint64_t f = bit(16), dq = bit(17), bw = bit(30), vl = bit(31);
+  const uint64_t opmask_and_zmm = bit(5) | bit(6) | bit(7);
+  return detect_avx2() && all(cpuid(7).ebx, f | dq | bw | vl) && all(saved_state(), opmask_and_zmm);
+}
+
+}  // namespace
+
+bool cpu_runs_avx2() noexcept {
+  static const bool runs = detect_avx2();
+  return runs;
+}
+
+bool cpu_runs_avx512() noexcept {
+  static const bool runs = detect_avx512();
+  return runs;
+}
+
+}  // namespace kvfork::kernels

@@ -1,0 +1,13 @@
+// What this processor and its operating system can run: CPUID bits together with the register state that the system
+// saves on a context switch.
+#pragma once
+
+namespace kvfork::kernels {
+
+/// AVX2, FMA and F16C.
+bool cpu_runs_avx2() noexcept;
+
+/// AVX-512 F, BW, DQ and VL, and all that avx2 needs.
+bool cpu_runs_avx512() noexcept;
+
+}  // namespace kvfork::kernels

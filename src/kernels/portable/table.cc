@@ -1,0 +1,13 @@
+#include "kernels/generic/table.h"
+#include "kernels/portable/vec.h"
+
+namespace kvfork::kernels::portable {
+namespace {
+
+constexpr KernelTable kTable = make_table<Portable>("portable");
+
+}  // namespace
+
+const KernelTable& kernel_table() noexcept { return kTable; }
+
+}  // namespace kvfork::kernels::portable

@@ -1,0 +1,292 @@
+#include "tests/kernels/kernel_test.h"
+#include "tests/reference/kernels.h"
+
+namespace kvfork::kernels {
+namespace {
+
+constexpr Element kKvTypes[] = {Element::F32, Element::BF16};
+
+/// One block of one KV head, its twin in double precision, and queries.
+class Block {
+ public:
+  Block(const KernelTable& table, Element kv_type, size_t head_dim, size_t n_rows, size_t n_tokens = kBlockTokens)
+      : table_(table), type_(kv_type), head_dim_(head_dim), stride_(value_stride(head_dim)), n_rows_(n_rows),
+        k_(kBlockTokens * head_dim * element_bytes(kv_type)), v_(kBlockTokens * stride_ * element_bytes(kv_type)),
+        q_(n_rows * head_dim), n_valid_(n_rows) {
+    Random random(head_dim * 131 + n_rows);
+    // NaN in every slot: what has not been stored must not matter.
+    std::memset(k_.data(), 0xff, k_.size());
+    std::memset(v_.data(), 0xff, v_.size());
+    store(random, n_tokens);
+    random.fill(q_);
+    for (size_t r = 0; r < n_rows; ++r) n_valid_[r] = static_cast<uint32_t>(1 + random.below(n_tokens));
+  }
+
+  AttentionBlockArgs args(float* max, float* sum, float* out) {
+    queries_.clear();
+    for (size_t r = 0; r < n_rows_; ++r) queries_.push_back(q_.data() + r * head_dim_);
+    return {.q = queries_.data(), .n_valid = n_valid_.data(), .n_rows = n_rows_, .head_dim = head_dim_,
+            .scale = scale(), .kv_type = type_, .k_block = k_.data(), .v_block = v_.data(), .max = max, .sum = sum, .out = out};
+  }
+
+  float scale() const { return 1 / std::sqrt(static_cast<float>(head_dim_)) / 8; }
+  size_t stride() const { return stride_; }
+  uint32_t n_valid(size_t row) const { return n_valid_[row]; }
+  void set_n_valid(size_t row, size_t n) { n_valid_[row] = static_cast<uint32_t>(n); }
+  reference::Row query(size_t row) const {
+    reference::Row values(head_dim_);
+    for (size_t d = 0; d < head_dim_; ++d) values[d] = q_[row * head_dim_ + d];
+    return values;
+  }
+  reference::Attention exact(size_t row) const {
+    const std::vector<reference::Row> keys(keys_.begin(), keys_.begin() + n_valid_[row]);
+    const std::vector<reference::Row> values(values_.begin(), values_.begin() + n_valid_[row]);
+    return reference::attention(query(row), keys, values, scale());
+  }
+  /// Largest sum over components of |q k|, which rounding errors of a score scale with.
+  double score_magnitude(size_t row) const {
+    double largest = 0;
+    for (size_t t = 0; t < n_valid_[row]; ++t) {
+      largest = std::max(largest, scale() * reference::dot(query(row), keys_[t], 0).magnitude);
+    }
+    return largest;
+  }
+  double largest_value() const {
+    double largest = 0;
+    for (const auto& value : values_) {
+      for (double v : value) largest = std::max(largest, std::fabs(v));
+    }
+    return largest;
+  }
+  void spoil_from(size_t token) {
+    const size_t bytes = element_bytes(type_);
+    for (size_t t = token; t < kBlockTokens; ++t) {
+      std::memset(v_.data() + t * stride_ * bytes, 0xff, stride_ * bytes);
+      for (size_t d = 0; d < head_dim_; ++d) {
+        std::memset(k_.data() + ((t / kGroupTokens * head_dim_ + d) * kGroupTokens + t % kGroupTokens) * bytes, 0xff, bytes);
+      }
+    }
+  }
+
+ private:
+  void store(Random& random, size_t n_tokens) {
+    EdgeArray<float> k(n_tokens * head_dim_), v(n_tokens * head_dim_);
+    random.fill(k);
+    random.fill(v);
+    table_.store_kv({.k = k.data(), .k_stride = head_dim_, .v = v.data(), .v_stride = head_dim_, .n_tokens = n_tokens,
+                     .head_dim = head_dim_, .slot = 0, .kv_type = type_, .k_block = k_.data(), .v_block = v_.data()});
+    const auto stored = [&](float x) { return type_ == Element::BF16 ? bf16_to_f32(f32_to_bf16(x)) : x; };
+    for (size_t t = 0; t < n_tokens; ++t) {
+      keys_.emplace_back(head_dim_);
+      values_.emplace_back(head_dim_);
+      for (size_t d = 0; d < head_dim_; ++d) {
+        keys_[t][d] = stored(k[t * head_dim_ + d]);
+        values_[t][d] = stored(v[t * head_dim_ + d]);
+      }
+    }
+  }
+
+  const KernelTable& table_;
+  Element type_;
+  size_t head_dim_, stride_, n_rows_;
+  EdgeArray<char> k_, v_;
+  EdgeArray<float> q_;
+  std::vector<uint32_t> n_valid_;
+  std::vector<const float*> queries_;
+  std::vector<reference::Row> keys_, values_;
+};
+
+struct Result {
+  Result(size_t n_rows, size_t stride) : max(n_rows), sum(n_rows), out(n_rows * stride) {}
+  EdgeArray<float> max, sum, out;
+};
+
+class Attention : public EachSet {
+ protected:
+  void run(Block& block, Result& result) {
+    table().attention_block(block.args(result.max.data(), result.sum.data(), result.out.data()));
+  }
+  void expect_agrees(Block& block, const Result& result, size_t row, size_t head_dim) {
+    const auto exact = block.exact(row);
+    // A score is off by the roundings of head_dim products; so is the maximum; exp turns that into relative error.
+    const double score_error = (2.0 * static_cast<double>(head_dim) + 2) * kEpsilon * block.score_magnitude(row) + 1e-30;
+    const double p_error = 2 * score_error + 4 * kEpsilon;
+    const double n = block.n_valid(row);
+    EXPECT_TRUE(close_to(result.max[row], exact.max, score_error)) << "max of row " << row;
+    const double sum_tolerance = (p_error + 80 * kEpsilon) * exact.sum;
+    ASSERT_TRUE(close_to(result.sum[row], exact.sum, sum_tolerance)) << "sum of row " << row;
+    const double tolerance = (p_error + 2 * n * kEpsilon) * exact.sum * block.largest_value();
+    for (size_t d = 0; d < head_dim; ++d) {
+      ASSERT_TRUE(close_to(result.out[row * block.stride() + d], exact.out[d], tolerance)) << row << " " << d;
+    }
+    for (size_t d = head_dim; d < block.stride(); ++d) ASSERT_EQ(result.out[row * block.stride() + d], 0.0f);
+  }
+};
+
+TEST_P(Attention, AgreesWithTwin) {
+  for (Element type : kKvTypes) {
+    for (size_t head_dim : {1, 2, 3, 8, 15, 16, 17, 33, 47, 64, 80, 96, 111, 128, 256, 257}) {
+      for (size_t n_rows : {1, 2, 3, 4, 5, 6, 7, 14, 33}) {
+        SCOPED_TRACE(testing::Message() << (type == Element::F32 ? "f32" : "bf16") << " head_dim " << head_dim << " rows " << n_rows);
+        Block block(table(), type, head_dim, n_rows);
+        Result result(n_rows, block.stride());
+        run(block, result);
+        for (size_t r = 0; r < n_rows; ++r) expect_agrees(block, result, r, head_dim);
+      }
+    }
+  }
+}
+
+TEST_P(Attention, EveryCountOfKeys) {
+  for (Element type : kKvTypes) {
+    Block block(table(), type, 24, 64);
+    for (size_t r = 0; r < 64; ++r) block.set_n_valid(r, r + 1);
+    Result result(64, block.stride());
+    run(block, result);
+    for (size_t r = 0; r < 64; ++r) expect_agrees(block, result, r, 24);
+  }
+}
+
+/// A row alone, in any company, and with anything in the slots beyond its keys.
+TEST_P(Attention, BitsDependOnTheRowAlone) {
+  for (Element type : kKvTypes) {
+    for (size_t head_dim : {5, 64, 80, 128}) {
+      constexpr size_t kRows = 23;
+      SCOPED_TRACE(head_dim);
+      Block block(table(), type, head_dim, kRows);
+      Result together(kRows, block.stride());
+      run(block, together);
+      for (size_t r = 0; r < kRows; ++r) {
+        Block spoilt(table(), type, head_dim, kRows);
+        spoilt.spoil_from(block.n_valid(r));
+        Result alone(1, block.stride());
+        AttentionBlockArgs args = spoilt.args(alone.max.data(), alone.sum.data(), alone.out.data());
+        args.q += r;
+        args.n_valid += r;
+        args.n_rows = 1;
+        table().attention_block(args);
+        EXPECT_TRUE(same_bits(alone.max, together.max.data() + r, 1));
+        EXPECT_TRUE(same_bits(alone.sum, together.sum.data() + r, 1));
+        EXPECT_TRUE(same_bits(alone.out, together.out.data() + r * block.stride(), block.stride())) << "row " << r;
+      }
+      for (size_t first = 0; first < kRows; first += 5) {
+        const size_t n = std::min<size_t>(5, kRows - first);
+        Result part(n, block.stride());
+        AttentionBlockArgs args = block.args(part.max.data(), part.sum.data(), part.out.data());
+        args.q += first;
+        args.n_valid += first;
+        args.n_rows = n;
+        table().attention_block(args);
+        EXPECT_TRUE(same_bits(part.out, together.out.data() + first * block.stride(), n * block.stride()));
+      }
+    }
+  }
+}
+
+TEST_P(Attention, SlotsNeverStoredDoNotMatter) {
+  for (Element type : kKvTypes) {
+    Block partly(table(), type, 64, 7, 19), full(table(), type, 64, 7, 19);
+    full.spoil_from(19);
+    for (size_t r = 0; r < 7; ++r) EXPECT_LE(partly.n_valid(r), 19u);
+    Result result(7, partly.stride());
+    run(partly, result);
+    for (size_t r = 0; r < 7; ++r) expect_agrees(partly, result, r, 64);
+  }
+}
+
+TEST_P(Attention, MergeAgreesWithTwin) {
+  for (size_t head_dim : {1, 17, 64, 100}) {
+    constexpr size_t kRows = 5;
+    Block a(table(), Element::F32, head_dim, kRows, 64), b(table(), Element::F32, head_dim, kRows, 40);
+    Result left(kRows, a.stride()), right(kRows, a.stride());
+    run(a, left);
+    run(b, right);
+    std::vector<double> sums(kRows), outs(kRows * a.stride()), maxima(kRows), sizes(kRows * a.stride());
+    for (size_t r = 0; r < kRows; ++r) {
+      maxima[r] = std::max(left.max[r], right.max[r]);
+      const double ca = std::exp(left.max[r] - maxima[r]), cb = std::exp(right.max[r] - maxima[r]);
+      sums[r] = ca * left.sum[r] + cb * right.sum[r];
+      for (size_t i = r * a.stride(); i < (r + 1) * a.stride(); ++i) {
+        outs[i] = ca * left.out[i] + cb * right.out[i];
+        sizes[i] = std::fabs(ca * left.out[i]) + std::fabs(cb * right.out[i]);
+      }
+    }
+    table().attention_merge(left.max.data(), left.sum.data(), left.out.data(), right.max.data(), right.sum.data(),
+                            right.out.data(), kRows, head_dim);
+    for (size_t r = 0; r < kRows; ++r) {
+      // exp of a rounded difference: half an ulp of the larger maximum, then 2 ulp, two products and a sum.
+      const double error = kEpsilon * (std::fabs(maxima[r]) * 2 + 40 + 8);
+      EXPECT_EQ(left.max[r], maxima[r]);
+      EXPECT_TRUE(close_to(left.sum[r], sums[r], error * sums[r]));
+      for (size_t i = r * a.stride(); i < (r + 1) * a.stride(); ++i) ASSERT_TRUE(close_to(left.out[i], outs[i], error * sizes[i] + 1e-30));
+    }
+  }
+}
+
+TEST_P(Attention, MergeOfRowsIsRowByRow) {
+  constexpr size_t kRows = 9, kHeadDim = 40;
+  Block a(table(), Element::F32, kHeadDim, kRows, 64), b(table(), Element::F32, kHeadDim, kRows, 30);
+  Result together(kRows, a.stride()), single(kRows, a.stride()), later(kRows, a.stride());
+  run(a, together);
+  run(a, single);
+  run(b, later);
+  table().attention_merge(together.max.data(), together.sum.data(), together.out.data(), later.max.data(),
+                          later.sum.data(), later.out.data(), kRows, kHeadDim);
+  for (size_t r = 0; r < kRows; ++r) {
+    table().attention_merge(single.max.data() + r, single.sum.data() + r, single.out.data() + r * a.stride(),
+                            later.max.data() + r, later.sum.data() + r, later.out.data() + r * a.stride(), 1, kHeadDim);
+  }
+  EXPECT_TRUE(same_bits(together.max, single.max, kRows));
+  EXPECT_TRUE(same_bits(together.sum, single.sum, kRows));
+  EXPECT_TRUE(same_bits(together.out, single.out, kRows * a.stride()));
+}
+
+TEST_P(Attention, FinishDivides) {
+  for (size_t head_dim : {1, 3, 16, 31, 64, 257}) {
+    EdgeArray<float> out(value_stride(head_dim)), y(head_dim);
+    Random(head_dim).fill(out);
+    table().attention_finish(out.data(), 3.7f, head_dim, y.data());
+    for (size_t d = 0; d < head_dim; ++d) EXPECT_EQ(y[d], out[d] / 3.7f);
+  }
+}
+
+TEST_P(Attention, StoreKvPutsEveryNumberInItsPlace) {
+  for (Element type : kKvTypes) {
+    for (size_t head_dim : {1, 7, 16, 64, 81}) {
+      const size_t bytes = element_bytes(type), stride = value_stride(head_dim);
+      EdgeArray<float> k(kBlockTokens * (head_dim + 3)), v(kBlockTokens * (head_dim + 5));
+      Random random(head_dim);
+      random.fill(k);
+      random.fill(v);
+      k.set(1, bits_float(0x7fffffffu));
+      k.set(2, bits_float(0x3f808000u));
+      EdgeArray<char> k_block(kBlockTokens * head_dim * bytes), v_block(kBlockTokens * stride * bytes);
+      std::memset(v_block.data(), 0xff, v_block.size());
+      for (size_t slot = 0; slot < kBlockTokens;) {
+        const size_t n = std::min(1 + random.below(20), kBlockTokens - slot);
+        table().store_kv({.k = k.data() + slot * (head_dim + 3), .k_stride = head_dim + 3,
+                          .v = v.data() + slot * (head_dim + 5), .v_stride = head_dim + 5, .n_tokens = n,
+                          .head_dim = head_dim, .slot = slot, .kv_type = type, .k_block = k_block.data(),
+                          .v_block = v_block.data()});
+        slot += n;
+      }
+      const auto expect = [&](const char* at, float x) {
+        char stored[4];
+        store_element(stored, type, x);
+        EXPECT_EQ(std::memcmp(at, stored, bytes), 0) << x;
+      };
+      for (size_t t = 0; t < kBlockTokens; ++t) {
+        for (size_t d = 0; d < stride; ++d) {
+          expect(v_block.data() + (t * stride + d) * bytes, d < head_dim ? v[t * (head_dim + 5) + d] : 0.0f);
+          if (d >= head_dim) continue;
+          expect(k_block.data() + ((t / 16 * head_dim + d) * 16 + t % 16) * bytes, k[t * (head_dim + 3) + d]);
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sets, Attention, all_sets(), set_name);
+
+}  // namespace
+}  // namespace kvfork::kernels

@@ -1,0 +1,226 @@
+#include <tuple>
+
+#include "tests/kernels/kernel_test.h"
+#include "tests/reference/kernels.h"
+
+namespace kvfork::kernels {
+namespace {
+
+constexpr Element kTypes[] = {Element::F32, Element::F16, Element::BF16};
+
+const char* type_name(Element type) {
+  return type == Element::F32 ? "f32" : type == Element::F16 ? "f16" : "bf16";
+}
+
+/// A product with everything it reads and writes ending at unmapped pages.
+class Problem {
+ public:
+  Problem(const KernelTable& table, Element type, size_t n_rows, size_t k, size_t n_features, size_t shift = 0)
+      : table_(table), type_(type), n_rows_(n_rows), k_(k), n_features_(n_features),
+        weight_(n_features * k * element_bytes(type), shift), x_(n_rows * k), bias_(n_features),
+        packed_(n_rows * table.packed_row_bytes(k, type)), weight_values_(n_features, reference::Row(k)) {
+    Random random(n_rows * 1000003 + k * 1009 + n_features);
+    random.fill(x_);
+    random.fill(bias_);
+    for (size_t f = 0; f < n_features; ++f) {
+      for (size_t i = 0; i < k; ++i) {
+        weight_values_[f][i] = store_element(weight_.data() + (f * k + i) * element_bytes(type), type, random.next());
+      }
+    }
+    pack(Rounding::None);
+  }
+
+  void pack(Rounding rounding) { table_.pack(x_.data(), k_, n_rows_, k_, type_, rounding, packed_.data()); }
+
+  MatmulArgs args(EdgeArray<float>& y) const {
+    return {.weight = weight_.data(), .weight_type = type_, .packed = packed_.data(), .n_rows = n_rows_, .k = k_,
+            .feature_begin = 0, .feature_end = n_features_, .bias = bias_.data(), .y = y.data(), .y_stride = n_features_};
+  }
+  MatmulArgs one_row(size_t row, EdgeArray<float>& y) const {
+    MatmulArgs a = args(y);
+    a.packed = packed_.data() + row * table_.packed_row_bytes(k_, type_);
+    a.n_rows = 1;
+    return a;
+  }
+
+  float x(size_t row, size_t i) const { return x_[row * k_ + i]; }
+  void set_x(size_t row, size_t i, float value) { x_.set(row * k_ + i, value); }
+  void set_weight(size_t f, size_t i, float value) {
+    weight_values_[f][i] = store_element(weight_.data() + (f * k_ + i) * element_bytes(type_), type_, value);
+  }
+  reference::Row row(size_t row) const {
+    reference::Row values(k_);
+    for (size_t i = 0; i < k_; ++i) values[i] = x(row, i);
+    return values;
+  }
+  const reference::Row& weight(size_t f) const { return weight_values_[f]; }
+  float bias(size_t f) const { return bias_[f]; }
+
+ private:
+  const KernelTable& table_;
+  Element type_;
+  size_t n_rows_, k_, n_features_;
+  EdgeArray<char> weight_;
+  EdgeArray<float> x_, bias_;
+  EdgeArray<char> packed_;
+  std::vector<reference::Row> weight_values_;
+};
+
+class Matmul : public EachSet {
+ protected:
+  /// Each accumulator takes k / lanes + 1 products (two roundings where not fused), then the reduction and the bias.
+  double tolerance(size_t k, double magnitude) const {
+    return (2.0 * static_cast<double>(k / lanes() + 1) + 6) * kEpsilon * magnitude + 1e-30;
+  }
+};
+
+TEST_P(Matmul, AgreesWithTwin) {
+  const size_t ks[] = {0, 1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 257, 896, 1021, 2048, 4871};
+  const std::pair<size_t, size_t> shapes[] = {{1, 1}, {1, 5}, {2, 3}, {3, 4}, {5, 7}, {6, 8}, {7, 9}, {13, 66}};
+  for (Element type : kTypes) {
+    for (size_t k : ks) {
+      for (auto [n_rows, n_features] : shapes) {
+        SCOPED_TRACE(testing::Message() << type_name(type) << " k " << k << " rows " << n_rows << " features " << n_features);
+        const size_t shift = k % 3 == 0 ? 1 : 0;  // odd addresses
+        Problem problem(table(), type, n_rows, k, n_features, shift);
+        EdgeArray<float> y(n_rows * n_features);
+        table().matmul(problem.args(y));
+        for (size_t r = 0; r < n_rows; ++r) {
+          for (size_t f = 0; f < n_features; ++f) {
+            const auto exact = reference::dot(problem.row(r), problem.weight(f), problem.bias(f));
+            ASSERT_TRUE(close_to(y[r * n_features + f], exact.value, tolerance(k, exact.magnitude))) << r << " " << f;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Matmul, NoBiasIsNoAddition) {
+  Problem problem(table(), Element::BF16, 3, 100, 6);
+  EdgeArray<float> y(18), without(18);
+  MatmulArgs args = problem.args(without);
+  args.bias = nullptr;
+  table().matmul(args);
+  table().matmul(problem.args(y));
+  for (size_t i = 0; i < 18; ++i) EXPECT_EQ(y[i], without[i] + problem.bias(i % 6));
+}
+
+TEST_P(Matmul, RoundsActivationsToBf16) {
+  for (Element type : kTypes) {
+    Problem problem(table(), type, 5, 133, 4);
+    problem.set_x(0, 0, bits_float(0x3f808000u));  // halfway: to even, down
+    problem.set_x(0, 1, bits_float(0x3f818000u));  // halfway: to even, up
+    problem.set_x(0, 2, bits_float(0x3f808001u));
+    problem.set_x(0, 3, 1e-40f);
+    problem.pack(Rounding::ToBF16);
+    EdgeArray<float> y(20), rounded(20);
+    table().matmul(problem.args(y));
+    for (size_t r = 0; r < 5; ++r) {
+      for (size_t i = 0; i < 133; ++i) problem.set_x(r, i, bf16_to_f32(f32_to_bf16(problem.x(r, i))));
+    }
+    problem.pack(Rounding::None);
+    table().matmul(problem.args(rounded));
+    EXPECT_TRUE(same_bits(y, rounded, 20)) << type_name(type);
+  }
+}
+
+TEST_P(Matmul, RoundingKeepsNanAndInfinity) {
+  Problem problem(table(), Element::F32, 2, 40, 1);
+  problem.set_x(0, 39, bits_float(0x7fffffffu));  // adding to these bits would carry into the sign
+  problem.set_x(1, 17, INFINITY);
+  problem.set_weight(0, 17, 1.0f);
+  problem.pack(Rounding::ToBF16);
+  EdgeArray<float> y(2);
+  table().matmul(problem.args(y));
+  EXPECT_TRUE(std::isnan(y[0]));
+  EXPECT_EQ(y[1], INFINITY);
+}
+
+/// The contract of kernels.h: a row's bits are those it has alone, whatever the tile, the chunk and the range.
+TEST_P(Matmul, BitsDoNotDependOnRowsOrRanges) {
+  for (Element type : kTypes) {
+    for (size_t k : {size_t{1}, size_t{50}, size_t{896}, size_t{2053}, size_t{4864}}) {
+      const size_t n_rows = k > 1000 ? 15 : 29, n_features = k > 1000 ? 37 : 141;
+      SCOPED_TRACE(testing::Message() << type_name(type) << " k " << k);
+      Problem problem(table(), type, n_rows, k, n_features);
+      EdgeArray<float> together(n_rows * n_features), alone(n_features), part(n_rows * n_features);
+      table().matmul(problem.args(together));
+      for (size_t r = 0; r < n_rows; ++r) {
+        table().matmul(problem.one_row(r, alone));
+        ASSERT_TRUE(same_bits(alone, together.data() + r * n_features, n_features)) << "row " << r;
+      }
+      Random random(k);
+      for (size_t begin = 0; begin < n_features;) {
+        MatmulArgs args = problem.args(part);
+        args.feature_begin = begin;
+        args.feature_end = begin += std::min(1 + random.below(30), n_features - begin);
+        table().matmul(args);
+      }
+      ASSERT_TRUE(same_bits(part, together, n_rows * n_features)) << "split over features";
+      for (size_t first = 0; first < n_rows;) {
+        MatmulArgs args = problem.one_row(first, part);
+        args.n_rows = std::min(1 + random.below(9), n_rows - first);
+        args.y = part.data() + first * n_features;
+        first += args.n_rows;
+        table().matmul(args);
+      }
+      ASSERT_TRUE(same_bits(part, together, n_rows * n_features)) << "split over rows";
+    }
+  }
+}
+
+TEST_P(Matmul, ARowDoesNotSeeAnotherRowsNan) {
+  Problem problem(table(), Element::BF16, 9, 70, 11);
+  EdgeArray<float> clean(99), dirty(99);
+  table().matmul(problem.args(clean));
+  for (size_t i = 0; i < 70; ++i) problem.set_x(4, i, std::nanf(""));
+  problem.pack(Rounding::None);
+  table().matmul(problem.args(dirty));
+  for (size_t r = 0; r < 9; ++r) {
+    if (r == 4) continue;
+    EXPECT_TRUE(same_bits(dirty.data() + r * 11, clean.data() + r * 11, 11)) << r;
+  }
+  EXPECT_TRUE(std::isnan(dirty[4 * 11]));
+}
+
+TEST_P(Matmul, WritesOnlyItsRange) {
+  Problem problem(table(), Element::F16, 7, 33, 20);
+  EdgeArray<float> y(7 * 20);
+  for (size_t i = 0; i < y.size(); ++i) y.set(i, -7.0f);
+  MatmulArgs args = problem.args(y);
+  args.feature_begin = 5;
+  args.feature_end = 12;
+  table().matmul(args);
+  for (size_t i = 0; i < y.size(); ++i) {
+    if (i % 20 < 5 || i % 20 >= 12) EXPECT_EQ(y[i], -7.0f) << i;
+  }
+  args.feature_end = 5;
+  table().matmul(args);
+  args.n_rows = 0;
+  args.feature_end = 20;
+  table().matmul(args);
+  EXPECT_EQ(y[12], -7.0f);
+}
+
+TEST_P(Matmul, PackedRowsAreAlignedAndPackInAnySplit) {
+  for (Element type : kTypes) {
+    for (size_t k : {1, 31, 32, 33, 100, 1024, 2048}) {
+      const size_t bytes = table().packed_row_bytes(k, type);
+      ASSERT_EQ(bytes % 64, 0u);
+      EdgeArray<float> x(3 * k);
+      Random(k).fill(x);
+      EdgeArray<char> all(3 * bytes), single(bytes);
+      table().pack(x.data(), k, 3, k, type, Rounding::None, all.data());
+      for (size_t r = 0; r < 3; ++r) {
+        table().pack(x.data() + r * k, k, 1, k, type, Rounding::None, single.data());
+        EXPECT_EQ(std::memcmp(all.data() + r * bytes, single.data(), bytes), 0);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sets, Matmul, all_sets(), set_name);
+
+}  // namespace
+}  // namespace kvfork::kernels
