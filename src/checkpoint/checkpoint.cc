@@ -1,0 +1,180 @@
+#include "checkpoint/checkpoint.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "checkpoint/architecture.h"
+#include "checkpoint/gguf_config.h"
+#include "checkpoint/gguf_weights.h"
+#include "checkpoint/shard_index.h"
+
+namespace kvfork::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using base::fail;
+
+constexpr size_t kMaxConfigBytes = size_t{16} << 20;
+constexpr size_t kMaxIndexBytes = size_t{256} << 20;
+
+bool file_exists(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+bool is_weight_type(DType dtype) { return dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16; }
+
+[[noreturn]] void fail_no_config(const fs::path& directory) {
+  std::string hint = "a checkpoint directory holds config.json beside its weights";
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(directory, error)) {
+    if (entry.path().extension() == ".gguf") {
+      hint = fmt::format("give the GGUF file itself: {}", entry.path().string());
+      break;
+    }
+  }
+  fail(ErrorCode::NotFound, "{}: expected config.json, found none; {}", directory.string(), hint);
+}
+
+[[noreturn]] void fail_no_weights(const fs::path& directory) {
+  for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
+    if (file_exists(directory / name))
+      fail(ErrorCode::Unsupported,
+           "{}: expected model.safetensors, found {}; pickled weights are not read: convert them with Transformers' "
+           "save_pretrained, or take the repository's safetensors revision",
+           directory.string(), name);
+  }
+  fail(ErrorCode::NotFound, "{}: expected model.safetensors or model.safetensors.index.json, found neither",
+       directory.string());
+}
+
+}  // namespace
+
+Checkpoint Checkpoint::open(const fs::path& path, size_t n_threads) {
+  Checkpoint checkpoint;
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    checkpoint.open_directory(path);
+    return checkpoint;
+  }
+  const auto file = base::MappedFile::open(path);
+  if (path.extension() != ".gguf" && !has_gguf_magic(file.bytes()))
+    fail(ErrorCode::InvalidArgument,
+         "{}: expected a checkpoint directory or a GGUF file, found another file; for a .safetensors file give the "
+         "directory that holds it and config.json",
+         path.string());
+  if (n_threads == 0) n_threads = std::max(1u, std::thread::hardware_concurrency());
+  checkpoint.open_gguf(GgufFile::open(path), n_threads);
+  return checkpoint;
+}
+
+const std::vector<int32_t>& Checkpoint::eos_token_ids() const noexcept {
+  return generation_config_.eos_token_id ? *generation_config_.eos_token_id : config_.eos_token_id;
+}
+
+const Weight* Checkpoint::find_weight(std::string_view name) const noexcept {
+  const auto found = std::lower_bound(weights_.begin(), weights_.end(), name,
+                                      [](const Weight& weight, std::string_view key) { return weight.name < key; });
+  return found != weights_.end() && found->name == name ? &*found : nullptr;
+}
+
+void Checkpoint::open_directory(const fs::path& path) {
+  const fs::path config_path = path / "config.json";
+  if (!file_exists(config_path)) fail_no_config(path);
+  if (file_exists(path / "adapter_config.json"))
+    fail(ErrorCode::Unsupported, "{}: adapters are not applied; merge it into the model and save that",
+         (path / "adapter_config.json").string());
+  const std::string config_text = base::read_file(config_path, kMaxConfigBytes);
+  config_ = parse_config(config_text, config_path.string());
+  const fs::path generation_path = path / "generation_config.json";
+  // Without the file, Transformers takes generation settings out of config.json, where older checkpoints have them.
+  generation_config_ = file_exists(generation_path)
+                           ? parse_generation_config(base::read_file(generation_path, kMaxConfigBytes),
+                                                     generation_path.string())
+                           : parse_generation_config(config_text, config_path.string());
+
+  // The order is Transformers': the single file wins over an index.
+  const fs::path single = path / "model.safetensors";
+  const fs::path index = path / "model.safetensors.index.json";
+  if (file_exists(single)) {
+    shards_.push_back(Safetensors::open(single));
+    take_safetensors(single.string());
+  } else if (file_exists(index)) {
+    open_shards(index);
+    take_safetensors(index.string());
+  } else {
+    fail_no_weights(path);
+  }
+}
+
+void Checkpoint::open_shards(const fs::path& index) {
+  const auto shard_of = parse_shard_index(base::read_file(index, kMaxIndexBytes), index.string());
+  std::set<std::string> files;
+  for (const auto& [name, file] : shard_of) files.insert(file);
+  std::vector<std::string> problems;
+  std::set<std::string_view> seen;
+  for (const std::string& file : files) {
+    const fs::path path = index.parent_path() / file;
+    if (!file_exists(path))
+      fail(ErrorCode::NotFound, "{}: the index names the shard {}, which is not there; download it again",
+           index.string(), file);
+    shards_.push_back(Safetensors::open(path));
+    for (const TensorView& tensor : shards_.back().tensors()) {
+      const auto entry = shard_of.find(tensor.name);
+      if (entry == shard_of.end()) {
+        problems.push_back(fmt::format("{} is in {} and not in the index", tensor.name, file));
+      } else if (entry->second != file) {
+        problems.push_back(fmt::format("{} is in {}, the index says {}", tensor.name, file, entry->second));
+      } else {
+        seen.insert(entry->first);
+      }
+    }
+  }
+  for (const auto& [name, file] : shard_of) {
+    if (seen.count(name) == 0) problems.push_back(fmt::format("{} is not in {}", name, file));
+  }
+  if (problems.empty()) return;
+  constexpr size_t kMaxListed = 20;
+  const size_t n_problems = problems.size();
+  if (n_problems > kMaxListed) {
+    problems.resize(kMaxListed);
+    problems.push_back(fmt::format("and {} more", n_problems - kMaxListed));
+  }
+  fail(ErrorCode::Corrupt, "{}: index and shards disagree: {}", index.string(), fmt::join(problems, "; "));
+}
+
+void Checkpoint::take_safetensors(std::string_view subject) {
+  std::vector<FoundTensor> found;
+  for (const Safetensors& shard : shards_) {
+    file_bytes_ += shard.file_bytes();
+    for (const TensorView& tensor : shard.tensors()) {
+      found.push_back({tensor.name, tensor.name, tensor.shape, dtype_name(tensor.dtype), is_weight_type(tensor.dtype)});
+      weights_.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.data});
+    }
+  }
+  check_tensors(found, config_, subject);
+  keep_needed_weights();
+}
+
+void Checkpoint::open_gguf(GgufFile file, size_t n_threads) {
+  gguf_ = std::move(file);
+  config_ = make_gguf_config(*gguf_);
+  GgufWeights loaded = load_gguf_weights(*gguf_, config_, n_threads);
+  weights_ = std::move(loaded.weights);
+  memory_ = std::move(loaded.memory);
+  file_bytes_ = gguf_->file_bytes();
+  keep_needed_weights();
+}
+
+void Checkpoint::keep_needed_weights() {
+  std::erase_if(weights_, [this](const Weight& weight) { return is_ignorable_tensor(weight.name, config_); });
+  std::sort(weights_.begin(), weights_.end(), [](const Weight& a, const Weight& b) { return a.name < b.name; });
+}
+
+}  // namespace kvfork::checkpoint

@@ -1,0 +1,209 @@
+#include "checkpoint/gguf_config.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numbers>
+
+#include "base/error.h"
+#include "checkpoint/architecture.h"
+
+namespace kvfork::checkpoint {
+namespace {
+
+using base::fail;
+
+// Metadata under the architecture's prefix ("llama.block_count").
+class ArchitectureMetadata {
+ public:
+  explicit ArchitectureMetadata(const GgufFile& file)
+      : file_(file), prefix_(std::string(file.architecture()) + ".") {}
+
+  std::string key(std::string_view name) const { return prefix_ + std::string(name); }
+
+  std::optional<size_t> find_size(std::string_view name) const {
+    const auto value = file_.find_integer(key(name));
+    if (!value) return std::nullopt;
+    if (*value < 0) fail(ErrorCode::Corrupt, "{}: {}: found {}", file_.subject(), key(name), *value);
+    return static_cast<size_t>(*value);
+  }
+
+  size_t get_size(std::string_view name) const {
+    const auto value = find_size(name);
+    if (!value) fail(ErrorCode::Corrupt, "{}: {} is missing", file_.subject(), key(name));
+    return *value;
+  }
+
+  std::optional<double> find_number(std::string_view name) const { return file_.find_number(key(name)); }
+  std::optional<std::string_view> find_string(std::string_view name) const { return file_.find_string(key(name)); }
+  std::optional<bool> find_bool(std::string_view name) const { return file_.find_bool(key(name)); }
+  const std::string& subject() const { return file_.subject(); }
+
+ private:
+  const GgufFile& file_;
+  std::string prefix_;
+};
+
+// Numbers that mean a different computation unless they are zero or absent.
+void refuse_effective_fields(const ArchitectureMetadata& metadata) {
+  constexpr std::array<std::string_view, 10> kEffective = {
+      "expert_count", "attention.sliding_window", "attention.clamp_kqv", "attention.scale", "logit_scale",
+      "embedding_scale", "residual_scale", "attn_logit_softcapping", "final_logit_softcapping",
+      "attention.max_alibi_bias"};
+  for (const std::string_view name : kEffective) {
+    const auto value = metadata.find_number(name);
+    if (value && *value != 0)
+      fail(ErrorCode::Unsupported, "{}: {}: found {}, which kvfork does not implement", metadata.subject(),
+           metadata.key(name), *value);
+  }
+  if (!metadata.find_bool("attention.causal").value_or(true))
+    fail(ErrorCode::Unsupported, "{}: {}: found false, which kvfork does not implement", metadata.subject(),
+         metadata.key("attention.causal"));
+}
+
+size_t read_head_dim(const ArchitectureMetadata& metadata, size_t hidden, size_t n_heads) {
+  const auto rotary = metadata.find_size("rope.dimension_count");
+  const auto key = metadata.find_size("attention.key_length");
+  const auto value = metadata.find_size("attention.value_length");
+  const size_t head_dim = key ? *key : rotary ? *rotary : (n_heads == 0 ? 0 : hidden / n_heads);
+  if (value.value_or(head_dim) != head_dim || rotary.value_or(head_dim) != head_dim)
+    fail(ErrorCode::Unsupported,
+         "{}: expected attention.key_length, attention.value_length and rope.dimension_count to be equal, found {}, {} "
+         "and {}",
+         metadata.subject(), head_dim, value.value_or(head_dim), rotary.value_or(head_dim));
+  return head_dim;
+}
+
+// By what a converter divides the rotary frequency `frequency` under llama3 scaling.
+double llama3_divisor(double frequency, const RopeScaling& scaling) {
+  const double wavelength = 2 * std::numbers::pi / frequency;
+  const double original = scaling.original_max_position_embeddings;
+  if (wavelength < original / scaling.high_freq_factor) return 1;
+  if (wavelength > original / scaling.low_freq_factor) return scaling.factor;
+  const double smooth =
+      (original / wavelength - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
+  return 1 / ((1 - smooth) / scaling.factor + smooth);
+}
+
+// rope_freqs.weight holds one divisor per frequency and not the parameters that made them. Llama 3.1 and later use
+// one set of parameters but for `factor`, so that set is tried, and must give every stored divisor again.
+RopeScaling recover_rope_scaling(const GgufFile& file, const GgufTensor& tensor, const ModelConfig& config) {
+  const size_t n = config.head_dim / 2;
+  if (tensor.type == nullptr || tensor.type->name != "F32" || tensor.shape != std::vector<uint64_t>{n})
+    fail(ErrorCode::Corrupt, "{}: rope_freqs.weight: expected F32 [{}], found {} {}", file.subject(), n,
+         tensor.type == nullptr ? "an unknown type" : tensor.type->name, tensor.shape.size());
+  std::vector<float> divisors(n);
+  std::memcpy(divisors.data(), tensor.data, n * sizeof(float));
+  if (std::all_of(divisors.begin(), divisors.end(), [](float x) { return x == 1.0f; })) return {};
+
+  RopeScaling scaling;
+  scaling.kind = RopeScaling::Kind::Llama3;
+  scaling.factor = *std::max_element(divisors.begin(), divisors.end());
+  scaling.low_freq_factor = 1;
+  scaling.high_freq_factor = 4;
+  scaling.original_max_position_embeddings = 8192;
+  for (size_t i = 0; i < n; ++i) {
+    const double frequency =
+        std::pow(config.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(config.head_dim));
+    const double expected = llama3_divisor(frequency, scaling);
+    if (!(std::abs(divisors[i] - expected) <= 1e-4 * expected))
+      fail(ErrorCode::Unsupported,
+           "{}: rope_freqs.weight: expected llama3 scaling with the parameters of Llama 3, found other factors (at {}: {} "
+           "instead of {}); use the original checkpoint instead of the GGUF",
+           file.subject(), i, divisors[i], expected);
+  }
+  return scaling;
+}
+
+RopeScaling read_rope_scaling(const GgufFile& file, const ArchitectureMetadata& metadata, const ModelConfig& config) {
+  RopeScaling scaling;
+  const std::string_view type = metadata.find_string("rope.scaling.type").value_or("none");
+  if (type == "linear") {
+    scaling.kind = RopeScaling::Kind::Linear;
+    scaling.factor = metadata.find_number("rope.scaling.factor").value_or(1);
+    if (!std::isfinite(scaling.factor) || scaling.factor <= 0)
+      fail(ErrorCode::Corrupt, "{}: {}: expected a positive number, found {}", file.subject(),
+           metadata.key("rope.scaling.factor"), scaling.factor);
+  } else if (type != "none") {
+    fail(ErrorCode::Unsupported, "{}: {}: expected none or linear, found \"{}\"", file.subject(),
+         metadata.key("rope.scaling.type"), type);
+  }
+  const GgufTensor* divisors = file.find_tensor("rope_freqs.weight");
+  if (divisors == nullptr) return scaling;
+  const RopeScaling recovered = recover_rope_scaling(file, *divisors, config);
+  if (scaling.kind != RopeScaling::Kind::None && recovered.kind != RopeScaling::Kind::None)
+    fail(ErrorCode::Unsupported, "{}: both rope.scaling and rope_freqs.weight are there", file.subject());
+  return scaling.kind != RopeScaling::Kind::None ? scaling : recovered;
+}
+
+size_t read_vocab_size(const GgufFile& file, const ArchitectureMetadata& metadata) {
+  const GgufTensor* embeddings = file.find_tensor("token_embd.weight");
+  if (embeddings == nullptr || embeddings->shape.size() != 2)
+    fail(ErrorCode::Corrupt, "{}: token_embd.weight is missing or not a matrix", file.subject());
+  const auto vocab_size = static_cast<size_t>(embeddings->shape[0]);
+  const size_t stated = metadata.find_size("vocab_size").value_or(vocab_size);
+  if (stated != vocab_size)
+    fail(ErrorCode::Corrupt, "{}: {}: expected {} (the rows of token_embd.weight), found {}", file.subject(),
+         metadata.key("vocab_size"), vocab_size, stated);
+  return vocab_size;
+}
+
+std::optional<int32_t> find_token_id(const GgufFile& file, std::string_view key) {
+  const auto id = file.find_integer(key);
+  if (!id) return std::nullopt;
+  // Some converters write -1 (as 2^32 - 1 too) for "none".
+  if (*id < 0 || *id > std::numeric_limits<int32_t>::max()) return std::nullopt;
+  return static_cast<int32_t>(*id);
+}
+
+void read_token_ids(const GgufFile& file, const Architecture& architecture, ModelConfig& config) {
+  const bool has_bos = file.find_value("tokenizer.ggml.bos_token_id") != nullptr;
+  const bool has_eos = file.find_value("tokenizer.ggml.eos_token_id") != nullptr;
+  config.bos_token_id = has_bos ? find_token_id(file, "tokenizer.ggml.bos_token_id") : architecture.bos_token_id;
+  const auto eos = has_eos ? find_token_id(file, "tokenizer.ggml.eos_token_id") : architecture.eos_token_id;
+  if (eos) config.eos_token_id = {*eos};
+  config.pad_token_id = find_token_id(file, "tokenizer.ggml.padding_token_id");
+}
+
+}  // namespace
+
+ModelConfig make_gguf_config(const GgufFile& file) {
+  const Architecture* architecture = find_architecture(file.architecture());
+  if (architecture == nullptr)
+    fail(ErrorCode::Unsupported, "{}: general.architecture: expected that of one of {}, found \"{}\"", file.subject(),
+         list_architectures(), file.architecture());
+  const ArchitectureMetadata metadata(file);
+  refuse_effective_fields(metadata);
+
+  ModelConfig config;
+  config.model_type = architecture->model_type;
+  config.architecture = architecture->class_name;
+  config.hidden_size = metadata.get_size("embedding_length");
+  config.intermediate_size = metadata.get_size("feed_forward_length");
+  config.num_hidden_layers = metadata.get_size("block_count");
+  config.num_attention_heads = metadata.get_size("attention.head_count");
+  config.num_key_value_heads = metadata.find_size("attention.head_count_kv").value_or(config.num_attention_heads);
+  config.head_dim = read_head_dim(metadata, config.hidden_size, config.num_attention_heads);
+  config.vocab_size = read_vocab_size(file, metadata);
+  config.max_position_embeddings = metadata.get_size("context_length");
+  config.rms_norm_eps =
+      metadata.find_number("attention.layer_norm_rms_epsilon").value_or(architecture->rms_norm_eps);
+  config.rope_theta = metadata.find_number("rope.freq_base").value_or(10000.0);
+  config.hidden_act = "silu";
+  config.tie_word_embeddings = file.find_tensor("output.weight") == nullptr;
+  // Metadata does not speak of biases; the tensors do.
+  config.attention_qkv_bias =
+      architecture->has_qkv_bias ||
+      (architecture->reads_attention_bias && file.find_tensor("blk.0.attn_q.bias") != nullptr);
+  config.attention_output_bias =
+      architecture->reads_attention_bias && file.find_tensor("blk.0.attn_output.bias") != nullptr;
+  config.mlp_bias = architecture->reads_attention_bias && file.find_tensor("blk.0.ffn_up.bias") != nullptr;
+  read_token_ids(file, *architecture, config);
+  check_config(config, file.subject());
+  config.rope_scaling = read_rope_scaling(file, metadata, config);
+  return config;
+}
+
+}  // namespace kvfork::checkpoint

@@ -1,0 +1,69 @@
+#include "checkpoint/weight.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/error.h"
+#include "checkpoint/architecture.h"
+
+namespace kvfork::checkpoint {
+namespace {
+
+constexpr size_t kMaxListed = 20;
+
+struct Problems {
+  std::vector<std::string> lines;
+  bool has_other_than_type = false;
+
+  void add(std::string line, bool is_type = false) {
+    lines.push_back(std::move(line));
+    has_other_than_type |= !is_type;
+  }
+};
+
+void check_one(const FoundTensor& tensor, const ExpectedTensor& expected, Problems& problems) {
+  if (tensor.shape != expected.shape)
+    problems.add(fmt::format("{}: expected shape {}, found {}", tensor.file_name, describe_shape(expected.shape),
+                             describe_shape(tensor.shape)));
+  if (!tensor.is_supported_type)
+    problems.add(fmt::format("{}: {} is not supported as a weight type", tensor.file_name, tensor.type), true);
+}
+
+}  // namespace
+
+void check_tensors(const std::vector<FoundTensor>& found, const ModelConfig& config, std::string_view subject) {
+  std::unordered_map<std::string_view, const FoundTensor*> by_name;
+  for (const FoundTensor& tensor : found) by_name.emplace(tensor.name, &tensor);
+
+  Problems problems;
+  const std::vector<ExpectedTensor> expected = expected_tensors(config);
+  std::unordered_set<std::string_view> needed;
+  for (const ExpectedTensor& tensor : expected) {
+    needed.insert(tensor.name);
+    const auto match = by_name.find(tensor.name);
+    if (match == by_name.end()) {
+      problems.add(fmt::format("{} {} is missing", tensor.name, describe_shape(tensor.shape)));
+    } else {
+      check_one(*match->second, tensor, problems);
+    }
+  }
+  for (const FoundTensor& tensor : found) {
+    if (needed.count(tensor.name) == 0 && !is_ignorable_tensor(tensor.name, config))
+      problems.add(fmt::format("{} is unexpected", tensor.file_name));
+  }
+  if (problems.lines.empty()) return;
+
+  const size_t n_problems = problems.lines.size();
+  if (n_problems > kMaxListed) {
+    problems.lines.resize(kMaxListed);
+    problems.lines.push_back(fmt::format("and {} more", n_problems - kMaxListed));
+  }
+  base::fail(problems.has_other_than_type ? ErrorCode::Corrupt : ErrorCode::Unsupported,
+             "{}: the tensors do not fit the config of a {}: {}", subject, config.architecture,
+             fmt::join(problems.lines, "; "));
+}
+
+}  // namespace kvfork::checkpoint
