@@ -1,8 +1,10 @@
 # The only file that holds -m flags. A kernel set is src/kernels/<set>/*.cc compiled with its flags; every
-# other file of the project is plain x86-64. -fno-math-errno: a square root is one instruction, never a library call.
-set(KVFORK_FLAGS_portable -fno-math-errno)
-set(KVFORK_FLAGS_avx2 -fno-math-errno -mavx2 -mfma -mf16c)
-set(KVFORK_FLAGS_avx512 -fno-math-errno -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl)
+# other file of the project is plain x86-64. Without errno a square root is one instruction, never a library call;
+# without exceptions no weak reference to their runtime is left in the objects.
+set(KVFORK_KERNEL_FLAGS -fno-math-errno -fno-exceptions)
+set(KVFORK_FLAGS_portable ${KVFORK_KERNEL_FLAGS})
+set(KVFORK_FLAGS_avx2 ${KVFORK_KERNEL_FLAGS} -mavx2 -mfma -mf16c)
+set(KVFORK_FLAGS_avx512 ${KVFORK_KERNEL_FLAGS} -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12's own AVX-512 headers start some results from a deliberately unset register (GCC bug 105593).
   list(APPEND KVFORK_FLAGS_avx512 -Wno-uninitialized -Wno-maybe-uninitialized)
