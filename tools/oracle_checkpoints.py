@@ -42,6 +42,7 @@ class Spec:
     dtype: str = "float32"
     shard: str = "5GB"
     generation: dict = dataclasses.field(default_factory=dict)
+    tokenizer_vocab: int = 560  # before special tokens; 256 is the byte alphabet alone
 
 
 LLAMA3_ROPE = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -71,7 +72,7 @@ SPECS = [
 ]
 
 
-def make_tokenizer(family):
+def make_tokenizer(family, vocab_size=560):
     """A fast tokenizer with the parts that Qwen2.5's (NFC, Split, ByteLevel) or Llama 3's (BOS by template) have."""
     tokenizer = Tokenizer(models.BPE(ignore_merges=family == "llama"))
     if family == "qwen2":
@@ -83,7 +84,7 @@ def make_tokenizer(family):
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(False, trim_offsets=True, use_regex=False)])
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.train_from_iterator(CORPUS * 4, trainers.BpeTrainer(
-        vocab_size=560, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False, special_tokens=[]))
+        vocab_size=vocab_size, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False, special_tokens=[]))
     tokenizer.add_special_tokens([AddedToken(special, special=True, normalized=False) for special in specials])
     if family == "llama":
         begin = tokenizer.token_to_id("<|begin|>")
@@ -117,7 +118,7 @@ def fill(model, generator):
 
 def make_checkpoint(spec, folder, seed):
     """Writes spec's checkpoint to folder."""
-    tokenizer = make_tokenizer(spec.family)
+    tokenizer = make_tokenizer(spec.family, spec.tokenizer_vocab)
     classes = {"qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
                "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM)}
     config_class, model_class = classes[spec.family]
