@@ -45,7 +45,7 @@ size_t packed_row_bytes(const checkpoint::ModelConfig& config, const kernels::Ke
 
 Scratch::Scratch(const checkpoint::ModelConfig& config, const kernels::KernelTable& kernels, size_t max_rows,
                  size_t n_threads)
-    : max_rows_(max_rows), out_stride_(kernels::value_stride(config.head_dim)), workspaces(n_threads) {
+    : workspaces(n_threads), max_rows_(max_rows), out_stride_(kernels::value_stride(config.head_dim)) {
   const size_t tile_rows = attention_tile_rows(config);
   const size_t row_bytes = packed_row_bytes(config, kernels);
   const auto carve = [&](Carver carver) {
