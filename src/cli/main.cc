@@ -42,6 +42,7 @@ struct Entry {
 
 constexpr Entry kCommands[] = {
     {"run", "Answer prompts from one prefilled context, after proving that the cache changes nothing", kvfork::cli::add_run},
+    {"pull", "Download a checkpoint from the Hugging Face Hub into the shared cache", kvfork::cli::add_pull},
     {"tokenize", "What the model sees: rendered text, token ids, pieces", kvfork::cli::add_tokenize},
     {"score", "Log-probabilities and logits of every position, in any split of the work", kvfork::cli::add_score},
 };

@@ -1,0 +1,40 @@
+// --model as every command takes it: a directory, a GGUF file, or a Hub id that is pulled first.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cli/output.h"
+#include "kvfork/hub.h"
+
+namespace kvfork::cli {
+
+struct LocatedModel {
+  std::string path;                     ///< a directory or a GGUF file
+  std::optional<std::string> revision;  ///< the resolved commit, of a Hub model
+};
+
+/// The path itself when it exists; otherwise a Hub id, pulled with a progress bar and notices on standard error.
+/// Throws Error{NotFound} for text that is neither.
+LocatedModel locate_model(const std::string& model, Progress::Show show, PullOptions options = {});
+
+/// Notices and a progress bar on standard error for a pull.
+class PullDisplay {
+ public:
+  explicit PullDisplay(Progress::Show show);
+  ~PullDisplay();
+  PullDisplay(const PullDisplay&) = delete;
+  PullDisplay& operator=(const PullDisplay&) = delete;
+
+  void attach(PullOptions& options);
+
+ private:
+  struct State;
+  void show(const PullProgress& progress);
+  void erase();
+
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace kvfork::cli
