@@ -27,6 +27,10 @@ class Context : public std::enable_shared_from_this<Context> {
   /// A private timeline that starts at the context's end. Its cost does not depend on the context's length.
   Fork fork() const;
 
+  /// The same from the end of the context's first n_tokens tokens. A fork that ends before the context has no logits until
+  /// something is appended. Throws Error{InvalidArgument} unless 1 <= n_tokens <= size().
+  Fork fork_at(size_t n_tokens) const;
+
   /// SHA-256 over all key and value bytes of the context, lower-case hex: equal before and after any use.
   std::string hash() const;
 

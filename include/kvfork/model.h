@@ -66,7 +66,8 @@ class Model : public std::enable_shared_from_this<Model> {
   const GenerationDefaults& generation_defaults() const noexcept;
 
   /// Tokenizer and chat template, read at first use. Throws as Text::open.
-  const Text& text() const;
+  const Text& text() const { return *shared_text(); }
+  const std::shared_ptr<const Text>& shared_text() const;
 
   /// Runs `ids` from position 0 and seals the result. `on_progress` is called after each part with tokens done.
   /// Throws Error{InvalidArgument} for no ids or an id outside the vocabulary, Error{Limit} beyond

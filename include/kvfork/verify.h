@@ -19,8 +19,9 @@ struct ParityReport {
   std::optional<size_t> first_difference;
 };
 
-/// Generates from a fork and from scratch, and compares ids and the bits of the logits each was picked from. `request` is
-/// the whole request; the context must be a prefix of it (Error{Boundary}). Throws as generate().
-ParityReport compare_uncached(const Context& context, std::span<const int32_t> request, const GenerateOptions& options);
+/// Generates from a fork after the context's first n_cached tokens (which must be those of the request) and from scratch,
+/// and compares ids and the bits of the logits each was picked from. `request` is the whole request. Throws as generate().
+ParityReport compare_uncached(const Context& context, size_t n_cached, std::span<const int32_t> request,
+                              const GenerateOptions& options);
 
 }  // namespace kvfork

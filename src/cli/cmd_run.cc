@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "cli/default_policy.h"
+#include "cli/fixed_part.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/run_report.h"
@@ -30,13 +30,8 @@ namespace {
 
 struct Args {
   ModelFlags model_flags;
-  TemplateFlags template_flags;
-  CLI::Option* context_option = nullptr;
-  CLI::Option* context_file_option = nullptr;
-  CLI::Option* prompt_option = nullptr;
+  FixedPartFlags fixed_part;
   CLI::Option* repetition_option = nullptr;
-  std::string context;
-  std::string context_file;
   std::vector<std::string> prompts;
   std::vector<std::string> prompt_files;
   size_t max_new_tokens = 128;
@@ -73,13 +68,12 @@ class Run {
   explicit Run(const Args& args) : args_(args), prompts_(read_prompts(args)) {}
 
   int run() {
-    const std::string context_text = *args_.context_file_option ? read_text(args_.context_file)
-                                     : *args_.context_option    ? args_.context
-                                                                : std::string(kDefaultPolicy);
     open_model();
-    const std::vector<int32_t> context_ids = encode_context(context_text);
-    plan_requests(context_ids, context_text);
-    prefill(context_ids);
+    prompter_.emplace(args_.fixed_part.make_prompter(model_->shared_text()));
+    const Prompt context = prompter_->make_context(args_.fixed_part.mode());
+    warn_about(context.report);
+    plan_requests(context.ids);
+    prefill(context.ids);
     for (RunAnswer& answer : report_.answers) prove_parity(answer);
     if (!args_.model_flags.json) print_header(report_);
     for (RunAnswer& answer : report_.answers) measure(answer);
@@ -95,42 +89,28 @@ class Run {
     model_->text();
     report_.open_ms = milliseconds_since(start);
     report_.model = model_;
-    template_.emplace(args_.template_flags.choose(model_->text().chat_template()));
     options_ = GenerateOptions::from_defaults(model_->generation_defaults(), args_.max_new_tokens);
     options_.sampling = args_.sampling;
     if (*args_.repetition_option) options_.repetition_penalty = args_.repetition_penalty;
     check_options(options_);
   }
 
-  std::vector<int32_t> encode(const ChatRequest& request) const {
-    EncodeReport report;
-    const std::vector<int32_t> ids = model_->text().tokenizer().encode(template_->render(request), {}, report);
-    warn_about(report);
-    return ids;
-  }
-
-  std::vector<int32_t> encode_context(const std::string& context) const {
-    ChatRequest request = args_.template_flags.request();
-    request.messages_json = messages_json(context, std::nullopt);
-    return encode(request);
-  }
-
   // Everything that can be refused is refused here, before the model does any work.
-  void plan_requests(const std::vector<int32_t>& context_ids, const std::string& context) {
+  void plan_requests(const std::vector<int32_t>& context_ids) {
     const ModelInfo& info = model_->info();
-    for (const std::string& prompt : prompts_) {
-      ChatRequest request = args_.template_flags.request();
-      request.messages_json = messages_json(context, prompt);
-      request.add_generation_prompt = true;
+    for (const std::string& text : prompts_) {
+      Prompt request = prompter_->make_request(text);
+      warn_about(request.report);
       RunAnswer answer;
-      answer.prompt = prompt;
-      answer.request = encode(request);
-      answer.request_tokens = split_request(context_ids, answer.request, model_->text().tokenizer()).size();
+      answer.prompt = text;
+      answer.request = std::move(request.ids);
+      answer.cached_tokens =
+          count_cached_tokens(context_ids, answer.request, args_.fixed_part.mode(), prompter_->tokenizer());
       if (answer.request.size() + options_.max_new_tokens > info.max_position_embeddings)
         throw Error(ErrorCode::Limit,
                     fmt::format("context limit: expected at most {} tokens (max_position_embeddings), found {} of context, {} "
                                 "of request and {} new; lower --max-new-tokens or shorten the text",
-                                info.max_position_embeddings, context_ids.size(), answer.request_tokens,
+                                info.max_position_embeddings, answer.cached_tokens, answer.request_tokens(),
                                 options_.max_new_tokens));
       report_.answers.push_back(std::move(answer));
     }
@@ -148,8 +128,8 @@ class Run {
     const Progress progress("proving parity", args_.model_flags.progress());
     GenerateOptions greedy = options_;
     greedy.sampling = {};
-    check(compare_uncached(*context_, answer.request, greedy), answer);
-    if (options_.sampling.temperature > 0) check(compare_uncached(*context_, answer.request, options_), answer);
+    check(compare_uncached(*context_, answer.cached_tokens, answer.request, greedy), answer);
+    if (options_.sampling.temperature > 0) check(compare_uncached(*context_, answer.cached_tokens, answer.request, options_), answer);
   }
 
   void check(const ParityReport& parity, RunAnswer& answer) const {
@@ -190,9 +170,9 @@ class Run {
     DecodeStream stream(model_->text().tokenizer(), SpecialTokens::Skip);
     const bool prints = streams && !args_.model_flags.json;
     const auto start = Clock::now();
-    Fork fork = context_->fork();
+    Fork fork = context_->fork_at(answer.cached_tokens);
     answer.fork_ms.push_back(milliseconds_since(start));
-    fork.append(std::span(answer.request).subspan(context_->size()));
+    fork.append(std::span(answer.request).subspan(answer.cached_tokens));
     std::optional<Clock::time_point> first;
     Clock::time_point last;
     const Generation generation = generate(fork, options_, [&](int32_t id) {
@@ -216,7 +196,7 @@ class Run {
   const Args& args_;
   std::vector<std::string> prompts_;
   std::shared_ptr<const Model> model_;
-  std::optional<ChatTemplate> template_;
+  std::optional<Prompter> prompter_;
   std::shared_ptr<const Context> context_;
   GenerateOptions options_;
   RunReport report_;
@@ -227,9 +207,7 @@ class Run {
 Command add_run(CLI::App& app) {
   auto args = std::make_shared<Args>();
   args->model_flags.add_to(app);
-  args->context_option = app.add_option("--context", args->context, "The fixed context, a system message (default: a support policy)");
-  args->context_file_option = app.add_option("--context-file", args->context_file, "Read the context from a file, - for standard input");
-  args->context_option->excludes(args->context_file_option);
+  args->fixed_part.add_to(app);
   app.add_option("--prompt", args->prompts, "A request; repeatable (default: one per line of standard input)")
       ->allow_extra_args(false);
   app.add_option("--prompt-file", args->prompt_files, "A file whose whole text is a request; repeatable")
@@ -245,7 +223,6 @@ Command add_run(CLI::App& app) {
   app.add_option("--seed", args->sampling.seed, "Seed of the draws")->capture_default_str();
   args->repetition_option = app.add_option("--repetition-penalty", args->repetition_penalty,
                                            "Instead of generation_config.json's");
-  args->template_flags.add_to(app);
   return [args] { return Run(*args).run(); };
 }
 

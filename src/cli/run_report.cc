@@ -38,13 +38,6 @@ std::string shown(const std::vector<double>& times) {
 
 }  // namespace
 
-std::string messages_json(const std::string& context, const std::optional<std::string>& prompt) {
-  Json messages = Json::array({{{"role", "system"}, {"content", context}}});
-  if (prompt) messages.push_back({{"role", "user"}, {"content", *prompt}});
-  // Ill-formed UTF-8 must reach the tokenizer's check, not be replaced here.
-  return to_json_text(messages);
-}
-
 void print_json(const RunReport& report) {
   const ModelInfo& info = report.model->info();
   Json answers = Json::array();
@@ -54,8 +47,8 @@ void print_json(const RunReport& report) {
                        {"text", answer.text},
                        {"stop", stop_reason_name(answer.generation.stop)},
                        {"parity", true},
-                       {"cached_tokens", report.context->size()},
-                       {"request_tokens", answer.request_tokens},
+                       {"cached_tokens", answer.cached_tokens},
+                       {"request_tokens", answer.request_tokens()},
                        {"timings",
                         {{"fork_ms", summary(answer.fork_ms)},
                          {"ttft_cached_ms", summary(answer.ttft_cached_ms)},
@@ -93,8 +86,8 @@ void print_timings(const RunReport& report) {
   for (const RunAnswer& answer : report.answers) {
     const double cached = median(answer.ttft_cached_ms);
     const double decode = median(answer.decode_ms_per_token);
-    write_output(fmt::format("prompt {}: {} cached + {} request tokens, {} new ({})\n", ++number, report.context->size(),
-                             answer.request_tokens, answer.generation.ids.size(),
+    write_output(fmt::format("prompt {}: {} cached + {} request tokens, {} new ({})\n", ++number, answer.cached_tokens,
+                             answer.request_tokens(), answer.generation.ids.size(),
                              stop_reason_name(answer.generation.stop)));
     write_output(fmt::format("  fork                   {}\n", shown(answer.fork_ms)));
     write_output(fmt::format("  first token, cached    {}\n", shown(answer.ttft_cached_ms)));

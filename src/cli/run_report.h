@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,13 +16,15 @@ namespace kvfork::cli {
 struct RunAnswer {
   std::string prompt;
   std::vector<int32_t> request;  // the whole request's ids, the context's included
-  size_t request_tokens = 0;     // after the context
+  size_t cached_tokens = 0;      // of those, read from the context
   Generation generation;
   std::string text;
   std::vector<double> fork_ms;
   std::vector<double> ttft_cached_ms;  // from before the fork to the first token
   std::vector<double> ttft_uncached_ms;
   std::vector<double> decode_ms_per_token;  // empty where there is one new token only
+
+  size_t request_tokens() const { return request.size() - cached_tokens; }
 };
 
 struct RunReport {
@@ -33,9 +34,6 @@ struct RunReport {
   double prefill_ms = 0;
   std::vector<RunAnswer> answers;
 };
-
-/// The message list [system] or [system, user] as JSON.
-std::string messages_json(const std::string& context, const std::optional<std::string>& prompt);
 
 void print_json(const RunReport& report);
 void print_header(const RunReport& report);

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/check.h"
+#include "base/error.h"
 #include "engine/context_impl.h"
 #include "engine/fork_impl.h"
 #include "kernels/kernels.h"
@@ -48,8 +49,12 @@ size_t Context::size() const noexcept { return impl_->ids.size(); }
 size_t Context::kv_bytes() const noexcept { return impl_->ids.size() * impl_->kv->layout().token_bytes(); }
 std::span<const float> Context::logits() const noexcept { return impl_->logits; }
 
-Fork Context::fork() const {
-  return Fork(std::make_unique<Fork::Impl>(impl_->model, shared_from_this(), model::KvSequence(impl_->kv)));
+Fork Context::fork() const { return fork_at(size()); }
+
+Fork Context::fork_at(size_t n_tokens) const {
+  if (n_tokens == 0 || n_tokens > size())
+    base::fail(ErrorCode::InvalidArgument, "fork: expected a position from 1 to {}, found {}", size(), n_tokens);
+  return Fork(std::make_unique<Fork::Impl>(impl_->model, shared_from_this(), model::KvSequence(impl_->kv, n_tokens)));
 }
 
 std::string Context::hash() const {

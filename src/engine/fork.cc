@@ -43,6 +43,10 @@ Fork::~Fork() = default;
 const std::shared_ptr<const Model>& Fork::model() const noexcept { return impl_->model; }
 const std::shared_ptr<const Context>& Fork::context() const noexcept { return impl_->context; }
 size_t Fork::size() const noexcept { return impl_->kv.n_tokens(); }
+std::span<const int32_t> Fork::shared_ids() const noexcept {
+  if (impl_->context == nullptr) return {};
+  return impl_->context->ids().first(size() - impl_->own_ids.size());
+}
 std::span<const int32_t> Fork::own_ids() const noexcept { return impl_->own_ids; }
 
 void Fork::reserve(size_t n_tokens) {
@@ -92,16 +96,18 @@ void Fork::append_scored(std::span<const int32_t> ids,
 
 std::span<const float> Fork::logits() const {
   if (!impl_->own_ids.empty()) return impl_->logits;
-  if (impl_->context == nullptr) base::fail(ErrorCode::InvalidArgument, "fork: expected at least one token before logits");
+  if (impl_->context == nullptr || size() != impl_->context->size())
+    base::fail(ErrorCode::InvalidArgument, "fork: expected at least one token of its own before logits");
   return impl_->context->logits();
 }
 
 std::shared_ptr<const Context> Fork::seal() && {
   if (size() == 0) base::fail(ErrorCode::InvalidArgument, "context: expected at least one token, found none");
+  logits();  // throws where there are none to keep
   if (impl_->own_ids.empty()) return impl_->context;
   auto sealed = std::make_unique<Context::Impl>();
   sealed->model = impl_->model;
-  if (impl_->context != nullptr) sealed->ids.assign(impl_->context->ids().begin(), impl_->context->ids().end());
+  sealed->ids.assign(shared_ids().begin(), shared_ids().end());
   sealed->ids.insert(sealed->ids.end(), impl_->own_ids.begin(), impl_->own_ids.end());
   sealed->logits = std::move(impl_->logits);
   sealed->kv = std::move(impl_->kv).seal();

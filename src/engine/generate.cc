@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "engine/fork_impl.h"
 #include "engine/sampler.h"
-#include "kvfork/context.h"
 #include "kvfork/fork.h"
 #include "kvfork/model.h"
 
@@ -72,8 +71,7 @@ Generation generate(Fork& fork, const GenerateOptions& options, const std::funct
                "{} new; ask for fewer new tokens or shorten the text",
                limit, fork.size(), options.max_new_tokens);
   fork.reserve(fork.size() + options.max_new_tokens);
-  const std::span<const int32_t> context_ids = fork.context() ? fork.context()->ids() : std::span<const int32_t>();
-  engine::Sampler sampler(options, context_ids, fork.own_ids(), info.vocab_size);
+  engine::Sampler sampler(options, fork.shared_ids(), fork.own_ids(), info.vocab_size);
   Generation result;
   result.ids.reserve(options.max_new_tokens);
   while (true) {

@@ -136,9 +136,9 @@ const ModelInfo& Model::info() const noexcept { return impl_->info; }
 
 const GenerationDefaults& Model::generation_defaults() const noexcept { return impl_->defaults; }
 
-const Text& Model::text() const {
+const std::shared_ptr<const Text>& Model::shared_text() const {
   std::call_once(impl_->text_once, [this] { impl_->text = Text::open(impl_->info.path); });
-  return *impl_->text;
+  return impl_->text;
 }
 
 std::shared_ptr<const Context> Model::prefill(std::span<const int32_t> ids,

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 
-#include "kvfork/boundary.h"
 #include "kvfork/context.h"
 #include "kvfork/fork.h"
 #include "kvfork/model.h"
-#include "kvfork/text.h"
 
 namespace kvfork {
 namespace {
@@ -22,13 +20,13 @@ std::optional<size_t> find_difference(const Generation& a, const Generation& b) 
 
 }  // namespace
 
-ParityReport compare_uncached(const Context& context, std::span<const int32_t> request, const GenerateOptions& options) {
+ParityReport compare_uncached(const Context& context, size_t n_cached, std::span<const int32_t> request,
+                              const GenerateOptions& options) {
   GenerateOptions fingerprinted = options;
   fingerprinted.fingerprint_logits = true;
-  const std::span<const int32_t> tail = split_request(context.ids(), request, context.model()->text().tokenizer());
   ParityReport report;
-  Fork cached = context.fork();
-  cached.append(tail);
+  Fork cached = context.fork_at(n_cached);
+  cached.append(request.subspan(n_cached));
   report.cached = generate(cached, fingerprinted);
   Fork uncached = context.model()->start();
   uncached.append(request);

@@ -21,12 +21,14 @@ size_t total_size(const std::vector<base::MemoryRegion>& regions) noexcept {
 
 size_t KvPrefix::own_bytes() const noexcept { return total_size(regions_); }
 
-KvSequence::KvSequence(std::shared_ptr<const KvPrefix> prefix)
+KvSequence::KvSequence(std::shared_ptr<const KvPrefix> prefix, size_t n_tokens)
     : layout_(prefix->layout()),
       prefix_(std::move(prefix)),
-      n_shared_blocks_(prefix_->n_tokens() / kBlock),
-      n_borrowed_tokens_(prefix_->n_tokens() % kBlock),
-      n_tokens_(prefix_->n_tokens()) {}
+      n_shared_blocks_(n_tokens / kBlock),
+      n_borrowed_tokens_(n_tokens % kBlock),
+      n_tokens_(n_tokens) {
+  KVFORK_CHECK(n_tokens > 0 && n_tokens <= prefix_->n_tokens());
+}
 
 size_t KvSequence::own_bytes() const noexcept { return total_size(regions_); }
 
@@ -58,7 +60,7 @@ void KvSequence::begin_layer(size_t layer) noexcept {
 }
 
 std::shared_ptr<const KvPrefix> KvSequence::seal() && {
-  if (prefix_ != nullptr && n_tokens_ == prefix_->n_tokens()) return std::move(prefix_);
+  KVFORK_CHECK(n_borrowed_tokens_ == 0 || n_layers_borrowed_ == layout_.n_layers);
   auto sealed = std::make_shared<KvPrefix>();
   sealed->layout_ = layout_;
   sealed->n_tokens_ = n_tokens_;

@@ -61,8 +61,9 @@ class KvSequence {
  public:
   /// An empty timeline.
   explicit KvSequence(const KvLayout& layout) : layout_(layout) {}
-  /// A fork: starts at the prefix's end. Costs the same at any prefix length; nothing is copied yet.
-  explicit KvSequence(std::shared_ptr<const KvPrefix> prefix);
+  /// A fork: starts after the first n_tokens positions of the prefix (1..its length). Costs the same at any length; nothing
+  /// is copied yet.
+  KvSequence(std::shared_ptr<const KvPrefix> prefix, size_t n_tokens);
 
   KvSequence(KvSequence&&) = default;
   KvSequence& operator=(KvSequence&&) = default;
@@ -76,7 +77,7 @@ class KvSequence {
   /// Makes room for positions [0, n_tokens). Throws Error{Limit} and changes nothing when memory is refused.
   void reserve(size_t n_tokens);
 
-  /// Before a pass writes to `layer`: brings the prefix's last, partly filled block into the tail, once per layer.
+  /// Before a pass writes to `layer`: brings the block that is shared in part into the tail, once per layer.
   void begin_layer(size_t layer) noexcept;
 
   /// Block `index` for reading. Positions written in this pass can be read at once.
@@ -96,7 +97,7 @@ class KvSequence {
   KvLayout layout_;
   std::shared_ptr<const KvPrefix> prefix_;
   size_t n_shared_blocks_ = 0;   // blocks read from the prefix: its whole ones
-  size_t n_borrowed_tokens_ = 0; // positions of the prefix in its last, partly filled block
+  size_t n_borrowed_tokens_ = 0; // positions of the prefix in a block that is shared in part
   size_t n_layers_borrowed_ = 0; // layers whose part of that block is in the tail already
   size_t n_tokens_ = 0;
   std::vector<base::MemoryRegion> regions_;

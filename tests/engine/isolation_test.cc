@@ -128,6 +128,29 @@ TEST_F(Isolation, ChildContextsOutliveTheirParents) {
   EXPECT_EQ(std::memcmp(fork.logits().data(), reference.logits().data(), reference.logits().size_bytes()), 0);
 }
 
+TEST_F(Isolation, ForksInsideAContextHaveTheSameBits) {
+  for (const auto& setup : test::each_setup()) {
+    SCOPED_TRACE(setup.name());
+    const auto model = Model::open(dir_.path(), setup.options(2));
+    const auto whole = ids(150, 11);
+    const std::span<const int32_t> all(whole);
+    const auto context = model->prefill(all.first(140));
+    Fork reference = model->start();
+    reference.append(all);
+    for (const size_t start : {1, 63, 64, 65, 100, 128, 139, 140}) {
+      Fork fork = context->fork_at(start);
+      EXPECT_EQ(fork.shared_ids().size(), start);
+      fork.append(all.subspan(start));
+      EXPECT_EQ(std::memcmp(fork.logits().data(), reference.logits().data(), reference.logits().size_bytes()), 0)
+          << "fork at " << start;
+    }
+    EXPECT_THROW(context->fork_at(0), Error);
+    EXPECT_THROW(context->fork_at(141), Error);
+    EXPECT_THROW(context->fork_at(7).logits(), Error);
+    EXPECT_THROW(context->fork_at(7).seal(), Error);
+  }
+}
+
 TEST_F(Isolation, ForkCostsTheSameMemoryAtAnyContextLength) {
   const auto model = Model::open(dir_.path(), {.n_threads = 1});
   for (const size_t size : {1, 64, 1500}) {

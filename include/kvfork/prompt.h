@@ -1,0 +1,76 @@
+// From a fixed part and a user's words to token ids: rendered by the chat template, tokenized as a whole.
+//
+// Immutable after construction; any thread may call the const methods.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kvfork/chat.h"
+#include "kvfork/text.h"
+#include "kvfork/tokenizer.h"
+
+namespace kvfork {
+
+/// What every request starts with: messages with tools, documents and variables, or plain text.
+struct FixedPart {
+  std::string messages_json = "[]";  ///< a JSON list: the messages before each request's own
+  std::string tools_json;            ///< a JSON list, or empty
+  std::string documents_json;        ///< a JSON list, or empty
+  std::vector<std::pair<std::string, std::string>> vars;  ///< template variables, name and JSON text
+  std::optional<std::string> now;    ///< the templates' clock; absent: the system's, read at each rendering
+  std::optional<std::string> raw_text;  ///< plain text without a template; the rest is then not read
+  EncodeOptions raw_encoding;        ///< how plain text is tokenized
+
+  /// One system message.
+  static FixedPart from_system_message(std::string_view text);
+};
+
+/// Where a context ends.
+enum class BoundaryMode {
+  Message,  ///< after the fixed messages, rendered without a generation prompt
+  Probe,    ///< where requests begin to differ, found from probe requests; ends at an added token if there is one
+  Longest,  ///< as Message; a request reuses whatever prefix it shares with the context
+};
+
+/// Text as the model gets it.
+struct Prompt {
+  std::string text;
+  std::vector<int32_t> ids;
+  EncodeReport report;
+};
+
+class Prompter {
+ public:
+  Prompter(std::shared_ptr<const Text> text, ChatTemplate chat_template, FixedPart fixed);
+
+  /// The context under this boundary. Throws Error{Template, InvalidArgument, Limit}; Error{Boundary} when nothing is
+  /// common to all requests.
+  Prompt make_context(BoundaryMode mode) const;
+
+  /// A whole request: the fixed part and one user message, with a generation prompt; for a raw fixed part, its text with
+  /// `user_text` appended. Throws Error{Template, InvalidArgument, Limit}; ill-formed UTF-8 is InvalidArgument.
+  Prompt make_request(std::string_view user_text) const;
+
+  /// A whole request: the fixed part and these messages (a JSON list).
+  Prompt make_request_from_messages(std::string_view messages_json) const;
+
+  const Tokenizer& tokenizer() const noexcept { return text_->tokenizer(); }
+  const FixedPart& fixed_part() const noexcept { return fixed_; }
+
+ private:
+  enum class Turn { FixedOnly, Assistant };
+  std::string render(const std::string& messages_json, Turn turn) const;
+  Prompt encode(std::string text) const;
+  Prompt make_probe_context(bool ends_at_added_token) const;
+
+  std::shared_ptr<const Text> text_;
+  ChatTemplate template_;
+  FixedPart fixed_;
+};
+
+}  // namespace kvfork

@@ -1,0 +1,128 @@
+#include "kvfork/prompt.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/utf8.h"
+
+namespace kvfork {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Requests that begin in as many ways as text can meet what stands before it: a probe context is what all share.
+constexpr const char* kProbes[] = {"Alpha", "7 z", " b", "\n\nc", "\u0301d", "\u4E2D", "'s", "<x", "."};
+
+void expect_utf8(std::string_view text, const char* subject) {
+  const size_t position = base::find_invalid_utf8(text);
+  if (position != text.size())
+    base::fail(ErrorCode::InvalidArgument, "{}: expected UTF-8, found byte 0x{:02X} at position {}", subject,
+               static_cast<unsigned char>(text[position]), position);
+}
+
+Json parse_messages(std::string_view text, const char* subject) {
+  Json messages;
+  try {
+    messages = Json::parse(text);
+  } catch (const Json::exception& error) {
+    base::fail(ErrorCode::InvalidArgument, "{}: expected JSON: {}", subject, error.what());
+  }
+  if (!messages.is_array()) base::fail(ErrorCode::InvalidArgument, "{}: expected a list of messages", subject);
+  return messages;
+}
+
+Json user_message(std::string_view text) { return {{"role", "user"}, {"content", text}}; }
+
+size_t common_prefix(std::span<const int32_t> a, std::span<const int32_t> b) {
+  const auto [in_a, in_b] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  return static_cast<size_t>(in_a - a.begin());
+}
+
+}  // namespace
+
+FixedPart FixedPart::from_system_message(std::string_view text) {
+  expect_utf8(text, "context");
+  FixedPart fixed;
+  fixed.messages_json = Json::array({{{"role", "system"}, {"content", text}}}).dump();
+  return fixed;
+}
+
+Prompter::Prompter(std::shared_ptr<const Text> text, ChatTemplate chat_template, FixedPart fixed)
+    : text_(std::move(text)), template_(std::move(chat_template)), fixed_(std::move(fixed)) {
+  if (fixed_.raw_text) {
+    expect_utf8(*fixed_.raw_text, "context");
+  } else {
+    parse_messages(fixed_.messages_json, "messages");
+  }
+}
+
+Prompt Prompter::make_context(BoundaryMode mode) const {
+  if (mode == BoundaryMode::Probe) return make_probe_context(true);
+  if (fixed_.raw_text) return encode(*fixed_.raw_text);
+  if (mode == BoundaryMode::Message) return encode(render(fixed_.messages_json, Turn::FixedOnly));
+  try {
+    return encode(render(fixed_.messages_json, Turn::FixedOnly));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::Template) throw;
+    return make_probe_context(false);  // a template that wants a user message: requests still share a prefix
+  }
+}
+
+Prompt Prompter::make_request(std::string_view user_text) const {
+  expect_utf8(user_text, "prompt");
+  if (fixed_.raw_text) return encode(*fixed_.raw_text + std::string(user_text));
+  Json messages = Json::parse(fixed_.messages_json);
+  messages.push_back(user_message(user_text));
+  return encode(render(messages.dump(), Turn::Assistant));
+}
+
+Prompt Prompter::make_request_from_messages(std::string_view messages_json) const {
+  if (fixed_.raw_text)
+    base::fail(ErrorCode::InvalidArgument, "messages: a raw context takes plain text, not messages");
+  Json messages = Json::parse(fixed_.messages_json);
+  for (Json& message : parse_messages(messages_json, "messages")) messages.push_back(std::move(message));
+  return encode(render(messages.dump(), Turn::Assistant));
+}
+
+// The longest token prefix that all probe requests share, cut back to its last added token: added tokens are taken out of
+// the text before the model sees it, so nothing that follows can merge with one. Without an added token the cut stays where
+// the probes part, one token earlier; each request is compared with the context anyway.
+Prompt Prompter::make_probe_context(bool ends_at_added_token) const {
+  Prompt first = make_request(kProbes[0]);
+  size_t n = first.ids.size();
+  for (const char* probe : kProbes) n = std::min(n, common_prefix(first.ids, make_request(probe).ids));
+  if (ends_at_added_token) {
+    size_t end = n;
+    while (end > 0 && !tokenizer().is_added(first.ids[end - 1])) --end;
+    // A lone token at the very start is a BOS: it says nothing about the context.
+    n = end > 1 ? end : std::max<size_t>(n, 1) - 1;
+  }
+  if (n == 0)
+    base::fail(ErrorCode::Boundary,
+               "boundary: expected requests to share at least one token, found none; this template renders nothing fixed "
+               "before the request");
+  first.ids.resize(n);
+  first.text = tokenizer().decode(first.ids, SpecialTokens::Keep);
+  return first;
+}
+
+std::string Prompter::render(const std::string& messages_json, Turn turn) const {
+  ChatRequest request;
+  request.messages_json = messages_json;
+  request.tools_json = fixed_.tools_json;
+  request.documents_json = fixed_.documents_json;
+  request.vars = fixed_.vars;
+  request.now = fixed_.now;
+  request.add_generation_prompt = turn == Turn::Assistant;
+  return template_.render(request);
+}
+
+Prompt Prompter::encode(std::string text) const {
+  Prompt prompt;
+  prompt.ids = tokenizer().encode(text, fixed_.raw_text ? fixed_.raw_encoding : EncodeOptions(), prompt.report);
+  prompt.text = std::move(text);
+  return prompt;
+}
+
+}  // namespace kvfork
