@@ -79,7 +79,7 @@ class CliTest(unittest.TestCase):
         lines = [line for line in message.splitlines() if "error:" in line]
         self.assertEqual(len(lines), 1, shown)
         self.assertRegex(lines[0], r"^kvfork: error: \S.*: \S", shown)
-        for text in [says] if isinstance(says, str) else says:
+        for text in says if isinstance(says, (list, tuple)) else [says]:
             self.assertIn(str(text), message, shown)
         return message
 

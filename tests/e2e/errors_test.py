@@ -18,7 +18,7 @@ class Usage(cli.CliTest):
 
     def test_usage_errors(self):
         model = ["--model", self.model]
-        for arguments in ([], ["no-such-command"], ["run", "--no-such-option"], ["run", *model, "--prompt"], ["tokenize"], ["score", *model],
+        for arguments in ([], ["no-such-command"], ["run", "--no-such-option"], ["run", *model, "--prompt"], ["tokenize"], ["score"],
                           ["run", *model, "--prompt", "x", "--dtype", "float64"], ["run", *model, "--prompt", "x", "--threads", "many"],
                           ["run", *model, "--prompt", "x", "--max-new-tokens", "-1"],
                           ["run", *model, "--prompt", "x", "--context", "a", "--context-file", "b"],
