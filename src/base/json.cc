@@ -34,13 +34,20 @@ class ErrorFinder {
     skip_space();
     if (depth > kMaxDepth || position_ >= text_.size()) return false;
     switch (text_[position_]) {
-      case '{': return container('}', depth);
-      case '[': return container(']', depth);
-      case '"': return string();
-      case 't': return literal("true");
-      case 'f': return literal("false");
-      case 'n': return literal("null");
-      default: return number();
+      case '{':
+        return container('}', depth);
+      case '[':
+        return container(']', depth);
+      case '"':
+        return string();
+      case 't':
+        return literal("true");
+      case 'f':
+        return literal("false");
+      case 'n':
+        return literal("null");
+      default:
+        return number();
     }
   }
 
@@ -153,8 +160,10 @@ std::string describe_position(std::string_view text, size_t position) {
 std::string describe_json(simdjson::dom::element value) {
   using simdjson::dom::element_type;
   switch (value.type()) {
-    case element_type::ARRAY: return "a list";
-    case element_type::OBJECT: return "an object";
+    case element_type::ARRAY:
+      return "a list";
+    case element_type::OBJECT:
+      return "an object";
     case element_type::STRING: {
       const std::string_view text = value.get_string().value_unsafe();
       return text.size() <= 60 ? fmt::format("the string \"{}\"", text)
@@ -162,9 +171,12 @@ std::string describe_json(simdjson::dom::element value) {
     }
     case element_type::INT64:
     case element_type::UINT64:
-    case element_type::DOUBLE: return "the number " + simdjson::minify(value);
-    case element_type::BOOL: return value.get_bool().value_unsafe() ? "true" : "false";
-    case element_type::NULL_VALUE: return "null";
+    case element_type::DOUBLE:
+      return "the number " + simdjson::minify(value);
+    case element_type::BOOL:
+      return value.get_bool().value_unsafe() ? "true" : "false";
+    case element_type::NULL_VALUE:
+      return "null";
   }
   return "an unknown value";
 }

@@ -50,14 +50,10 @@ struct NamePair {
 
 // Names within a layer: gguf-py's tensor_mapping.py.
 constexpr std::array kLayerNames = {
-    NamePair{"attn_norm", "input_layernorm"},
-    NamePair{"attn_q", "self_attn.q_proj"},
-    NamePair{"attn_k", "self_attn.k_proj"},
-    NamePair{"attn_v", "self_attn.v_proj"},
-    NamePair{"attn_output", "self_attn.o_proj"},
-    NamePair{"ffn_norm", "post_attention_layernorm"},
-    NamePair{"ffn_gate", "mlp.gate_proj"},
-    NamePair{"ffn_up", "mlp.up_proj"},
+    NamePair{"attn_norm", "input_layernorm"},    NamePair{"attn_q", "self_attn.q_proj"},
+    NamePair{"attn_k", "self_attn.k_proj"},      NamePair{"attn_v", "self_attn.v_proj"},
+    NamePair{"attn_output", "self_attn.o_proj"}, NamePair{"ffn_norm", "post_attention_layernorm"},
+    NamePair{"ffn_gate", "mlp.gate_proj"},       NamePair{"ffn_up", "mlp.up_proj"},
     NamePair{"ffn_down", "mlp.down_proj"},
 };
 constexpr std::array kTopNames = {

@@ -30,10 +30,10 @@ struct Architecture {
   std::optional<int32_t> bos_token_id;
   std::optional<int32_t> eos_token_id;
 
-  bool has_qkv_bias;             ///< always, whatever the config says
-  bool reads_attention_bias;     ///< attention_bias and mlp_bias decide
-  bool has_sliding_window;       ///< use_sliding_window, sliding_window, max_window_layers and layer_types are read
-  bool gguf_permutes_qk;         ///< GGUF converters interleave the halves of rotary q and k rows
+  bool has_qkv_bias;          ///< always, whatever the config says
+  bool reads_attention_bias;  ///< attention_bias and mlp_bias decide
+  bool has_sliding_window;    ///< use_sliding_window, sliding_window, max_window_layers and layer_types are read
+  bool gguf_permutes_qk;      ///< GGUF converters interleave the halves of rotary q and k rows
 };
 
 /// The supported family of this model_type, or nullptr.

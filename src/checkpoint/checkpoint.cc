@@ -28,7 +28,9 @@ bool file_exists(const fs::path& path) {
   return fs::exists(path, error);
 }
 
-bool is_weight_type(DType dtype) { return dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16; }
+bool is_weight_type(DType dtype) {
+  return dtype == DType::F32 || dtype == DType::F16 || dtype == DType::BF16;
+}
 
 [[noreturn]] void fail_no_config(const fs::path& directory) {
   std::string hint = "a checkpoint directory holds config.json beside its weights";
@@ -45,10 +47,11 @@ bool is_weight_type(DType dtype) { return dtype == DType::F32 || dtype == DType:
 [[noreturn]] void fail_no_weights(const fs::path& directory) {
   for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
     if (file_exists(directory / name))
-      fail(ErrorCode::Unsupported,
-           "{}: expected model.safetensors, found {}; pickled weights are not read: convert them with Transformers' "
-           "save_pretrained, or take the repository's safetensors revision",
-           directory.string(), name);
+      fail(
+          ErrorCode::Unsupported,
+          "{}: expected model.safetensors, found {}; pickled weights are not read: convert them with Transformers' "
+          "save_pretrained, or take the repository's safetensors revision",
+          directory.string(), name);
   }
   fail(ErrorCode::NotFound, "{}: expected model.safetensors or model.safetensors.index.json, found neither",
        directory.string());
@@ -94,10 +97,10 @@ void Checkpoint::open_directory(const fs::path& path) {
   config_ = parse_config(config_text, config_path.string());
   const fs::path generation_path = path / "generation_config.json";
   // Without the file, Transformers takes generation settings out of config.json, where older checkpoints have them.
-  generation_config_ = file_exists(generation_path)
-                           ? parse_generation_config(base::read_file(generation_path, kMaxConfigBytes),
-                                                     generation_path.string())
-                           : parse_generation_config(config_text, config_path.string());
+  generation_config_ =
+      file_exists(generation_path)
+          ? parse_generation_config(base::read_file(generation_path, kMaxConfigBytes), generation_path.string())
+          : parse_generation_config(config_text, config_path.string());
 
   // The order is Transformers': the single file wins over an index.
   const fs::path single = path / "model.safetensors";
@@ -154,7 +157,8 @@ void Checkpoint::take_safetensors(std::string_view subject) {
   for (const Safetensors& shard : shards_) {
     file_bytes_ += shard.file_bytes();
     for (const TensorView& tensor : shard.tensors()) {
-      found.push_back({tensor.name, tensor.name, tensor.shape, dtype_name(tensor.dtype), is_weight_type(tensor.dtype)});
+      found.push_back(
+          {tensor.name, tensor.name, tensor.shape, dtype_name(tensor.dtype), is_weight_type(tensor.dtype)});
       weights_.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.data});
     }
   }

@@ -1,9 +1,9 @@
 // A checkpoint, opened: config, generation config, and every weight checked and addressable.
 //
-// A directory as it lies on the Hub (config.json, generation_config.json, model.safetensors or an index with shards) or
-// a GGUF file. Safetensors weights are used where the files are mapped; GGUF's quantized ones are dequantized to
-// float32 once, here. Owns the mappings: weights live as long as the Checkpoint. Move-only.
-// Thread rule: immutable after open; any thread may read.
+// A directory as it lies on the Hub (config.json, generation_config.json, model.safetensors or an index with
+// shards) or a GGUF file. Safetensors weights are used where the files are mapped; GGUF's quantized ones are
+// dequantized to float32 once, here. Owns the mappings: weights live as long as the Checkpoint. Move-only. Thread
+// rule: immutable after open; any thread may read.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,8 @@ namespace kvfork::checkpoint {
 
 class Checkpoint {
  public:
-  /// Opens a directory or a GGUF file (known by its first bytes). `n_threads` dequantize; 0 means one per core. Throws
-  /// Error{NotFound, Io, Corrupt, Unsupported, InvalidArgument, Limit} naming file and field or tensor.
+  /// Opens a directory or a GGUF file (known by its first bytes). `n_threads` dequantize; 0 means one per core.
+  /// Throws Error{NotFound, Io, Corrupt, Unsupported, InvalidArgument, Limit} naming file and field or tensor.
   static Checkpoint open(const std::filesystem::path& path, size_t n_threads = 0);
 
   const ModelConfig& config() const noexcept { return config_; }

@@ -18,21 +18,48 @@ using simdjson::dom::element;
 
 // Fields that mean a different computation whatever else the file says, unless null, false, 0, or empty. The
 // classes of Transformers that run here ignore most of them, so a file that has one was made for other code.
-constexpr std::array<std::string_view, 27> kEffective = {
-    "quantization_config", "compression_config", "is_encoder_decoder", "add_cross_attention", "pruned_heads",
-    "alibi", "use_alibi", "use_mrope", "qk_norm", "use_qk_norm", "qk_layernorm", "clip_qkv", "no_rope_layers",
-    "attn_logit_softcapping", "final_logit_softcapping", "num_experts", "num_local_experts", "n_routed_experts",
-    "scale_emb", "scale_depth", "dim_model_base", "embedding_multiplier", "logits_scaling", "residual_multiplier",
-    "attention_multiplier", "use_cla", "cross_layer_sharing"};
+constexpr std::array<std::string_view, 27> kEffective = {"quantization_config",
+                                                         "compression_config",
+                                                         "is_encoder_decoder",
+                                                         "add_cross_attention",
+                                                         "pruned_heads",
+                                                         "alibi",
+                                                         "use_alibi",
+                                                         "use_mrope",
+                                                         "qk_norm",
+                                                         "use_qk_norm",
+                                                         "qk_layernorm",
+                                                         "clip_qkv",
+                                                         "no_rope_layers",
+                                                         "attn_logit_softcapping",
+                                                         "final_logit_softcapping",
+                                                         "num_experts",
+                                                         "num_local_experts",
+                                                         "n_routed_experts",
+                                                         "scale_emb",
+                                                         "scale_depth",
+                                                         "dim_model_base",
+                                                         "embedding_multiplier",
+                                                         "logits_scaling",
+                                                         "residual_multiplier",
+                                                         "attention_multiplier",
+                                                         "use_cla",
+                                                         "cross_layer_sharing"};
 
 bool is_neutral(element value) {
   switch (value.type()) {
-    case simdjson::dom::element_type::NULL_VALUE: return true;
-    case simdjson::dom::element_type::BOOL: return !value.get_bool().value_unsafe();
-    case simdjson::dom::element_type::OBJECT: return value.get_object().value_unsafe().size() == 0;
-    case simdjson::dom::element_type::ARRAY: return value.get_array().value_unsafe().size() == 0;
-    case simdjson::dom::element_type::STRING: return value.get_string().value_unsafe().empty();
-    default: return value.get_double().value() == 0.0;
+    case simdjson::dom::element_type::NULL_VALUE:
+      return true;
+    case simdjson::dom::element_type::BOOL:
+      return !value.get_bool().value_unsafe();
+    case simdjson::dom::element_type::OBJECT:
+      return value.get_object().value_unsafe().size() == 0;
+    case simdjson::dom::element_type::ARRAY:
+      return value.get_array().value_unsafe().size() == 0;
+    case simdjson::dom::element_type::STRING:
+      return value.get_string().value_unsafe().empty();
+    default:
+      return value.get_double().value() == 0.0;
   }
 }
 
@@ -49,8 +76,8 @@ const Architecture& read_architecture(const JsonFields& fields) {
     }
   }
   if (!model_type && !class_name)
-    fail(ErrorCode::Corrupt, "{}: expected model_type or architectures, found neither; is it a model's config.json?",
-         fields.subject());
+    fail(ErrorCode::Corrupt,
+         "{}: expected model_type or architectures, found neither; is it a model's config.json?", fields.subject());
   const Architecture* by_type = model_type ? find_architecture(*model_type) : nullptr;
   const Architecture* by_class = class_name ? find_architecture_of_class(*class_name) : nullptr;
   if (class_name && by_class == nullptr)
@@ -92,23 +119,25 @@ void refuse_sliding_window(const JsonFields& fields, const Architecture& archite
       if (type != "full_attention") fields.fail_unsupported("layer_types", item, "only \"full_attention\"");
     }
     if (list.size() != n_layers)
-      fail(ErrorCode::Corrupt, "{}: layer_types: expected {} entries (num_hidden_layers), found {}", fields.subject(),
-           n_layers, list.size());
+      fail(ErrorCode::Corrupt, "{}: layer_types: expected {} entries (num_hidden_layers), found {}",
+           fields.subject(), n_layers, list.size());
   }
   const auto window = fields.find_integer("sliding_window");
   if (!window) return;
   // Qwen2 ships sliding_window with use_sliding_window false: the window is then off.
-  const bool is_on = architecture.has_sliding_window ? fields.find_bool("use_sliding_window").value_or(false) : true;
+  const bool is_on =
+      architecture.has_sliding_window ? fields.find_bool("use_sliding_window").value_or(false) : true;
   if (is_on)
-    fail(ErrorCode::Unsupported, "{}: sliding_window {} is switched on{}; kvfork does not implement sliding windows yet",
-         fields.subject(), *window, architecture.has_sliding_window ? " by use_sliding_window" : "");
+    fail(ErrorCode::Unsupported,
+         "{}: sliding_window {} is switched on{}; kvfork does not implement sliding windows yet", fields.subject(),
+         *window, architecture.has_sliding_window ? " by use_sliding_window" : "");
 }
 
 void refuse_default_sliding_window(const JsonFields& fields, const Architecture& architecture) {
   if (architecture.has_sliding_window && !fields.has("sliding_window") &&
       fields.find_bool("use_sliding_window").value_or(false))
-    fail(ErrorCode::Unsupported,
-         "{}: use_sliding_window is true; kvfork does not implement sliding windows yet", fields.subject());
+    fail(ErrorCode::Unsupported, "{}: use_sliding_window is true; kvfork does not implement sliding windows yet",
+         fields.subject());
 }
 
 double get_scaling_number(const JsonFields& fields, std::string_view name) {
@@ -119,9 +148,13 @@ double get_scaling_number(const JsonFields& fields, std::string_view name) {
 }
 
 RopeScaling read_rope_scaling(const JsonFields& fields) {
-  constexpr std::array<std::string_view, 7> kKnown = {
-      "type", "rope_type", "rope_theta", "factor", "low_freq_factor", "high_freq_factor",
-      "original_max_position_embeddings"};
+  constexpr std::array<std::string_view, 7> kKnown = {"type",
+                                                      "rope_type",
+                                                      "rope_theta",
+                                                      "factor",
+                                                      "low_freq_factor",
+                                                      "high_freq_factor",
+                                                      "original_max_position_embeddings"};
   // Transformers lets the older spelling win where both are there.
   const auto old_type = fields.find_string("type");
   const auto type = old_type ? old_type : fields.find_string("rope_type");
@@ -140,8 +173,8 @@ RopeScaling read_rope_scaling(const JsonFields& fields) {
       fail(ErrorCode::Corrupt, "{}: expected high_freq_factor above low_freq_factor, found {} and {}",
            fields.subject(), scaling.high_freq_factor, scaling.low_freq_factor);
   } else if (*type != "default") {
-    fail(ErrorCode::Unsupported, "{}: rope_type: expected default, linear or llama3, found \"{}\"", fields.subject(),
-         *type);
+    fail(ErrorCode::Unsupported, "{}: rope_type: expected default, linear or llama3, found \"{}\"",
+         fields.subject(), *type);
   }
   for (const auto& [name, value] : fields.all()) {
     if (std::find(kKnown.begin(), kKnown.end(), name) == kKnown.end() && !value.is_null())
@@ -171,9 +204,9 @@ void read_sizes(const JsonFields& fields, const Architecture& architecture, Mode
   config.num_hidden_layers = fields.find_size("num_hidden_layers").value_or(architecture.num_hidden_layers);
   config.num_attention_heads = fields.find_size("num_attention_heads").value_or(architecture.num_attention_heads);
   // A missing key and null differ here: null means "as many as attention heads" in every family.
-  const size_t default_kv_heads =
-      fields.has("num_key_value_heads") || architecture.num_key_value_heads == 0 ? config.num_attention_heads
-                                                                                 : architecture.num_key_value_heads;
+  const size_t default_kv_heads = fields.has("num_key_value_heads") || architecture.num_key_value_heads == 0
+                                      ? config.num_attention_heads
+                                      : architecture.num_key_value_heads;
   config.num_key_value_heads = fields.find_size("num_key_value_heads").value_or(default_kv_heads);
   const size_t derived = config.num_attention_heads == 0 ? 0 : config.hidden_size / config.num_attention_heads;
   config.head_dim = fields.find_size("head_dim").value_or(derived);
@@ -183,7 +216,8 @@ void read_sizes(const JsonFields& fields, const Architecture& architecture, Mode
 }
 
 void read_token_ids(const JsonFields& fields, const Architecture& architecture, ModelConfig& config) {
-  config.bos_token_id = fields.has("bos_token_id") ? fields.find_token_id("bos_token_id") : architecture.bos_token_id;
+  config.bos_token_id =
+      fields.has("bos_token_id") ? fields.find_token_id("bos_token_id") : architecture.bos_token_id;
   config.pad_token_id = fields.find_token_id("pad_token_id");
   if (fields.has("eos_token_id")) {
     config.eos_token_id = fields.find_token_ids("eos_token_id").value_or(std::vector<int32_t>{});

@@ -45,9 +45,9 @@ struct ModelConfig {
   bool attention_qkv_bias = false;
   bool attention_output_bias = false;
   bool mlp_bias = false;
-  std::string hidden_act;              ///< always "silu" for now
-  std::string torch_dtype;             ///< as written, without "torch."; empty when not given. Informs, decides nothing
-  std::vector<int32_t> eos_token_id;   ///< empty when the file says null or nothing
+  std::string hidden_act;   ///< always "silu" for now
+  std::string torch_dtype;  ///< as written, without "torch."; empty when not given. Informs, decides nothing
+  std::vector<int32_t> eos_token_id;  ///< empty when the file says null or nothing
   std::optional<int32_t> bos_token_id;
   std::optional<int32_t> pad_token_id;
 };

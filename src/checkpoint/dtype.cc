@@ -35,9 +35,13 @@ static_assert(in_enum_order());
 
 }  // namespace
 
-size_t dtype_bits(DType dtype) noexcept { return kEntries[static_cast<size_t>(dtype)].bits; }
+size_t dtype_bits(DType dtype) noexcept {
+  return kEntries[static_cast<size_t>(dtype)].bits;
+}
 
-std::string_view dtype_name(DType dtype) noexcept { return kEntries[static_cast<size_t>(dtype)].name; }
+std::string_view dtype_name(DType dtype) noexcept {
+  return kEntries[static_cast<size_t>(dtype)].name;
+}
 
 std::optional<DType> find_dtype(std::string_view name) noexcept {
   for (const Entry& entry : kEntries) {
@@ -46,7 +50,9 @@ std::optional<DType> find_dtype(std::string_view name) noexcept {
   return std::nullopt;
 }
 
-std::string describe_shape(std::span<const uint64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+std::string describe_shape(std::span<const uint64_t> shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
 
 std::optional<uint64_t> count_elements(std::span<const uint64_t> shape) noexcept {
   uint64_t n = 1;

@@ -11,8 +11,26 @@
 namespace kvfork::checkpoint {
 
 enum class DType {
-  F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8, Bool,
-  F8_E4M3, F8_E5M2, F8_E8M0, F6_E2M3, F6_E3M2, F4, C64,
+  F64,
+  F32,
+  F16,
+  BF16,
+  I64,
+  I32,
+  I16,
+  I8,
+  U64,
+  U32,
+  U16,
+  U8,
+  Bool,
+  F8_E4M3,
+  F8_E5M2,
+  F8_E8M0,
+  F6_E2M3,
+  F6_E3M2,
+  F4,
+  C64,
 };
 
 /// Bits of one element.

@@ -65,16 +65,22 @@ bool is_neutral(element value, Neutral neutral) {
   double number = std::nan("");
   const bool is_number = value.get(number) == simdjson::SUCCESS;
   switch (neutral) {
-    case Neutral::NullOnly: return false;
+    case Neutral::NullOnly:
+      return false;
     case Neutral::NullOrEmpty:
       if (value.get(list) == simdjson::SUCCESS) return list.size() == 0;
       if (value.get(object) == simdjson::SUCCESS) return object.size() == 0;
       return value.get(text) == simdjson::SUCCESS && text.empty();
-    case Neutral::False: return value.get(flag) == simdjson::SUCCESS && !flag;
-    case Neutral::ZeroOrLess: return is_number && number <= 0;
-    case Neutral::One: return is_number && number == 1;
-    case Neutral::OneOrLess: return is_number && number <= 1;
-    case Neutral::OneOrMore: return is_number && number >= 1;
+    case Neutral::False:
+      return value.get(flag) == simdjson::SUCCESS && !flag;
+    case Neutral::ZeroOrLess:
+      return is_number && number <= 0;
+    case Neutral::One:
+      return is_number && number == 1;
+    case Neutral::OneOrLess:
+      return is_number && number <= 1;
+    case Neutral::OneOrMore:
+      return is_number && number >= 1;
   }
   return false;
 }

@@ -11,8 +11,12 @@ namespace {
 constexpr size_t kSmall = 32;   // elements in a block of the older types
 constexpr size_t kSuper = 256;  // elements in a block of the K types
 
-uint8_t byte_at(const std::byte* p, size_t i) { return static_cast<uint8_t>(p[i]); }
-int8_t signed_at(const std::byte* p, size_t i) { return static_cast<int8_t>(p[i]); }
+uint8_t byte_at(const std::byte* p, size_t i) {
+  return static_cast<uint8_t>(p[i]);
+}
+int8_t signed_at(const std::byte* p, size_t i) {
+  return static_cast<int8_t>(p[i]);
+}
 
 uint16_t load_u16(const std::byte* p) {
   uint16_t value = 0;
@@ -32,7 +36,9 @@ float load_half(const std::byte* p) {
   return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(magnitude));
 }
 
-void copy_f32(const std::byte* in, size_t n, float* out) noexcept { std::memcpy(out, in, n * sizeof(float)); }
+void copy_f32(const std::byte* in, size_t n, float* out) noexcept {
+  std::memcpy(out, in, n * sizeof(float));
+}
 
 void widen_f16(const std::byte* in, size_t n, float* out) noexcept {
   for (size_t i = 0; i < n; ++i) out[i] = load_half(in + 2 * i);
@@ -76,7 +82,9 @@ void dequantize_q4_1(const std::byte* in, size_t n, float* out) noexcept {
 }
 
 // Element i's fifth bit: bit i of a little-endian word of 32.
-int high_bit(const std::byte* bits, size_t i) { return (byte_at(bits, i / 8) >> (i % 8)) & 1; }
+int high_bit(const std::byte* bits, size_t i) {
+  return (byte_at(bits, i / 8) >> (i % 8)) & 1;
+}
 
 // {half d; bits[4]; nibbles[16]}: d * (q - 16).
 void dequantize_q5_0(const std::byte* in, size_t n, float* out) noexcept {
@@ -289,10 +297,13 @@ constexpr std::array kTypes = {
 }  // namespace
 
 const GgmlType* find_ggml_type(uint32_t id) noexcept {
-  const auto found = std::find_if(kTypes.begin(), kTypes.end(), [id](const GgmlType& type) { return type.id == id; });
+  const auto found =
+      std::find_if(kTypes.begin(), kTypes.end(), [id](const GgmlType& type) { return type.id == id; });
   return found == kTypes.end() ? nullptr : &*found;
 }
 
-std::span<const GgmlType> ggml_types() noexcept { return kTypes; }
+std::span<const GgmlType> ggml_types() noexcept {
+  return kTypes;
+}
 
 }  // namespace kvfork::checkpoint

@@ -12,9 +12,9 @@
 namespace kvfork::checkpoint {
 
 struct GgmlType {
-  uint32_t id;                ///< in the file
-  std::string_view name;      ///< "Q4_1"
-  uint32_t block_elements;    ///< elements of one block; a row is a whole number of blocks
+  uint32_t id;              ///< in the file
+  std::string_view name;    ///< "Q4_1"
+  uint32_t block_elements;  ///< elements of one block; a row is a whole number of blocks
   uint32_t block_bytes;
   /// Writes n_blocks * block_elements floats; nullptr for a type that is known only by size.
   void (*dequantize)(const std::byte* blocks, size_t n_blocks, float* out) noexcept;

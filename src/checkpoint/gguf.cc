@@ -25,16 +25,21 @@ size_t scalar_bytes(GgufValueType type) {
   switch (type) {
     case GgufValueType::Uint8:
     case GgufValueType::Int8:
-    case GgufValueType::Bool: return 1;
+    case GgufValueType::Bool:
+      return 1;
     case GgufValueType::Uint16:
-    case GgufValueType::Int16: return 2;
+    case GgufValueType::Int16:
+      return 2;
     case GgufValueType::Uint32:
     case GgufValueType::Int32:
-    case GgufValueType::Float32: return 4;
+    case GgufValueType::Float32:
+      return 4;
     case GgufValueType::Uint64:
     case GgufValueType::Int64:
-    case GgufValueType::Float64: return 8;
-    default: return 0;
+    case GgufValueType::Float64:
+      return 8;
+    default:
+      return 0;
   }
 }
 
@@ -55,8 +60,9 @@ class Cursor {
 
   std::span<const std::byte> take(uint64_t n, std::string_view what) {
     if (n > n_left())
-      fail(ErrorCode::Corrupt, "{}: expected {} bytes for {} at byte {}, found {}; the file is truncated or corrupt",
-           subject_, n, what, position_, n_left());
+      fail(ErrorCode::Corrupt,
+           "{}: expected {} bytes for {} at byte {}, found {}; the file is truncated or corrupt", subject_, n, what,
+           position_, n_left());
     const auto taken = bytes_.subspan(position_, static_cast<size_t>(n));
     position_ += static_cast<size_t>(n);
     return taken;
@@ -116,7 +122,8 @@ GgufValue take_value(Cursor& cursor, std::string_view subject) {
   GgufValue value;
   value.key = cursor.take_string("a metadata key");
   if (value.key.empty() || base::find_invalid_utf8(value.key) < value.key.size())
-    fail(ErrorCode::Corrupt, "{}: the metadata key before byte {} is empty or not UTF-8", subject, cursor.position());
+    fail(ErrorCode::Corrupt, "{}: the metadata key before byte {} is empty or not UTF-8", subject,
+         cursor.position());
   value.type = cursor.take_type(value.key);
   Cursor start = cursor;
   if (value.type == GgufValueType::Array) {
@@ -163,7 +170,8 @@ TensorPlace take_tensor(Cursor& cursor, std::string_view subject) {
   TensorPlace place;
   place.tensor.name = cursor.take_string("a tensor name");
   if (place.tensor.name.empty() || base::find_invalid_utf8(place.tensor.name) < place.tensor.name.size())
-    fail(ErrorCode::Corrupt, "{}: the tensor name before byte {} is empty or not UTF-8", subject, cursor.position());
+    fail(ErrorCode::Corrupt, "{}: the tensor name before byte {} is empty or not UTF-8", subject,
+         cursor.position());
   const auto n_dimensions = cursor.take_scalar<uint32_t>(place.tensor.name);
   if (n_dimensions > kMaxDimensions)
     fail(ErrorCode::Corrupt, "{}: {}: expected at most {} dimensions, found {}", subject, place.tensor.name,
@@ -183,8 +191,8 @@ void place_tensors(std::vector<TensorPlace>& places, std::span<const std::byte> 
   for (TensorPlace& place : places) {
     GgufTensor& tensor = place.tensor;
     if (place.offset % alignment != 0)
-      fail(ErrorCode::Corrupt, "{}: {}: expected an offset that is a multiple of {}, found {}", subject, tensor.name,
-           alignment, place.offset);
+      fail(ErrorCode::Corrupt, "{}: {}: expected an offset that is a multiple of {}, found {}", subject,
+           tensor.name, alignment, place.offset);
     if (place.offset > data.size() || tensor.n_bytes > data.size() - place.offset)
       fail(ErrorCode::Corrupt,
            "{}: {}: expected {} bytes at offset {} of the tensor data, found {} in all; the file is truncated or "
@@ -210,7 +218,8 @@ struct FileParts {
 
 void read_head(Cursor& cursor, std::string_view subject, uint64_t& n_tensors, uint64_t& n_values) {
   const auto magic = cursor.take(4, "the magic");
-  if (!has_gguf_magic(magic)) fail(ErrorCode::Corrupt, "{}: expected a GGUF file, found other magic bytes", subject);
+  if (!has_gguf_magic(magic))
+    fail(ErrorCode::Corrupt, "{}: expected a GGUF file, found other magic bytes", subject);
   const auto version = cursor.take_scalar<uint32_t>("the version");
   if ((version & 0xffff) == 0 && version != 0)
     fail(ErrorCode::Unsupported, "{}: big-endian GGUF files are not supported", subject);
@@ -230,7 +239,8 @@ uint64_t find_alignment(const std::vector<GgufValue>& values, std::string_view s
     const uint64_t alignment =
         value.type == GgufValueType::Uint32 ? load<uint32_t>(value.bytes.data()) : uint64_t{0};
     if (!std::has_single_bit(alignment))
-      fail(ErrorCode::Corrupt, "{}: general.alignment: expected a power of two as uint32, found {}", subject, alignment);
+      fail(ErrorCode::Corrupt, "{}: general.alignment: expected a power of two as uint32, found {}", subject,
+           alignment);
     return alignment;
   }
   return kDefaultAlignment;
@@ -263,19 +273,27 @@ FileParts read_file(std::span<const std::byte> bytes, std::string_view subject) 
 
 std::optional<int64_t> read_integer(GgufValueType type, const std::byte* p) {
   switch (type) {
-    case GgufValueType::Uint8: return load<uint8_t>(p);
-    case GgufValueType::Int8: return load<int8_t>(p);
-    case GgufValueType::Uint16: return load<uint16_t>(p);
-    case GgufValueType::Int16: return load<int16_t>(p);
-    case GgufValueType::Uint32: return load<uint32_t>(p);
-    case GgufValueType::Int32: return load<int32_t>(p);
-    case GgufValueType::Int64: return load<int64_t>(p);
+    case GgufValueType::Uint8:
+      return load<uint8_t>(p);
+    case GgufValueType::Int8:
+      return load<int8_t>(p);
+    case GgufValueType::Uint16:
+      return load<uint16_t>(p);
+    case GgufValueType::Int16:
+      return load<int16_t>(p);
+    case GgufValueType::Uint32:
+      return load<uint32_t>(p);
+    case GgufValueType::Int32:
+      return load<int32_t>(p);
+    case GgufValueType::Int64:
+      return load<int64_t>(p);
     case GgufValueType::Uint64: {
       const auto value = load<uint64_t>(p);
       if (value > uint64_t{std::numeric_limits<int64_t>::max()}) return std::nullopt;
       return static_cast<int64_t>(value);
     }
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -335,8 +353,8 @@ void GgufFile::open_other_parts(const std::filesystem::path& path, size_t n_part
   }
   const auto n_tensors = find_integer("split.tensors.count");
   if (n_tensors && static_cast<uint64_t>(*n_tensors) != tensors_.size())
-    fail(ErrorCode::Corrupt, "{}: split.tensors.count: expected {} tensors in {} parts, found {}", subject_, *n_tensors,
-         n_parts, tensors_.size());
+    fail(ErrorCode::Corrupt, "{}: split.tensors.count: expected {} tensors in {} parts, found {}", subject_,
+         *n_tensors, n_parts, tensors_.size());
 }
 
 void GgufFile::check_tensor_names() const {
@@ -414,7 +432,8 @@ std::optional<std::vector<int32_t>> GgufFile::find_integers(std::string_view key
   std::vector<int32_t> integers;
   integers.reserve(static_cast<size_t>(value->n_elements));
   for (uint64_t i = 0; i < value->n_elements; ++i) {
-    const auto integer = width == 0 ? std::nullopt : read_integer(value->element_type, value->bytes.data() + i * width);
+    const auto integer =
+        width == 0 ? std::nullopt : read_integer(value->element_type, value->bytes.data() + i * width);
     if (!integer || *integer != static_cast<int32_t>(*integer)) fail_type(*value, "an array of 32-bit integers");
     integers.push_back(static_cast<int32_t>(*integer));
   }
@@ -429,7 +448,8 @@ std::optional<std::vector<float>> GgufFile::find_numbers(std::string_view key) c
   std::vector<float> numbers;
   numbers.reserve(static_cast<size_t>(value->n_elements));
   for (uint64_t i = 0; i < value->n_elements; ++i) {
-    const auto number = width == 0 ? std::nullopt : read_number(value->element_type, value->bytes.data() + i * width);
+    const auto number =
+        width == 0 ? std::nullopt : read_number(value->element_type, value->bytes.data() + i * width);
     if (!number) fail_type(*value, "an array of numbers");
     numbers.push_back(static_cast<float>(*number));
   }

@@ -21,7 +21,19 @@
 namespace kvfork::checkpoint {
 
 enum class GgufValueType : uint32_t {
-  Uint8, Int8, Uint16, Int16, Uint32, Int32, Float32, Bool, String, Array, Uint64, Int64, Float64,
+  Uint8,
+  Int8,
+  Uint16,
+  Int16,
+  Uint32,
+  Int32,
+  Float32,
+  Bool,
+  String,
+  Array,
+  Uint64,
+  Int64,
+  Float64,
 };
 
 /// A metadata value where it lies in the file: `bytes` holds the elements of an array without its head, and a
@@ -38,11 +50,11 @@ struct GgufValue {
 /// file's order, so rows of shape.back() elements are contiguous.
 struct GgufTensor {
   std::string name;
-  uint32_t type_id = 0;             ///< as in the file
-  const GgmlType* type = nullptr;   ///< nullptr for a type that kvfork does not know
+  uint32_t type_id = 0;            ///< as in the file
+  const GgmlType* type = nullptr;  ///< nullptr for a type that kvfork does not know
   std::vector<uint64_t> shape;
   const std::byte* data = nullptr;
-  size_t n_bytes = 0;               ///< 0 when the type is unknown
+  size_t n_bytes = 0;  ///< 0 when the type is unknown
 };
 
 class GgufFile {
@@ -64,8 +76,8 @@ class GgufFile {
   std::span<const GgufValue> values() const noexcept { return values_; }
   const GgufValue* find_value(std::string_view key) const noexcept;
 
-  // The value of a key, or nothing when the file does not have it; Error{Corrupt} when it has another type. Integers of
-  // any width are read when they fit; find_number reads integers too.
+  // The value of a key, or nothing when the file does not have it; Error{Corrupt} when it has another type.
+  // Integers of any width are read when they fit; find_number reads integers too.
   std::optional<std::string_view> find_string(std::string_view key) const;
   std::optional<int64_t> find_integer(std::string_view key) const;
   std::optional<double> find_number(std::string_view key) const;

@@ -48,10 +48,16 @@ class ArchitectureMetadata {
 
 // Numbers that mean a different computation unless they are zero or absent.
 void refuse_effective_fields(const ArchitectureMetadata& metadata) {
-  constexpr std::array<std::string_view, 10> kEffective = {
-      "expert_count", "attention.sliding_window", "attention.clamp_kqv", "attention.scale", "logit_scale",
-      "embedding_scale", "residual_scale", "attn_logit_softcapping", "final_logit_softcapping",
-      "attention.max_alibi_bias"};
+  constexpr std::array<std::string_view, 10> kEffective = {"expert_count",
+                                                           "attention.sliding_window",
+                                                           "attention.clamp_kqv",
+                                                           "attention.scale",
+                                                           "logit_scale",
+                                                           "embedding_scale",
+                                                           "residual_scale",
+                                                           "attn_logit_softcapping",
+                                                           "final_logit_softcapping",
+                                                           "attention.max_alibi_bias"};
   for (const std::string_view name : kEffective) {
     const auto value = metadata.find_number(name);
     if (value && *value != 0)
@@ -70,7 +76,8 @@ size_t read_head_dim(const ArchitectureMetadata& metadata, size_t hidden, size_t
   const size_t head_dim = key ? *key : rotary ? *rotary : (n_heads == 0 ? 0 : hidden / n_heads);
   if (value.value_or(head_dim) != head_dim || rotary.value_or(head_dim) != head_dim)
     fail(ErrorCode::Unsupported,
-         "{}: expected attention.key_length, attention.value_length and rope.dimension_count to be equal, found {}, {} "
+         "{}: expected attention.key_length, attention.value_length and rope.dimension_count to be equal, found "
+         "{}, {} "
          "and {}",
          metadata.subject(), head_dim, value.value_or(head_dim), rotary.value_or(head_dim));
   return head_dim;
@@ -110,14 +117,16 @@ RopeScaling recover_rope_scaling(const GgufFile& file, const GgufTensor& tensor,
     const double expected = llama3_divisor(frequency, scaling);
     if (!(std::abs(divisors[i] - expected) <= 1e-4 * expected))
       fail(ErrorCode::Unsupported,
-           "{}: rope_freqs.weight: expected llama3 scaling with the parameters of Llama 3, found other factors (at {}: {} "
+           "{}: rope_freqs.weight: expected llama3 scaling with the parameters of Llama 3, found other factors (at "
+           "{}: {} "
            "instead of {}); use the original checkpoint instead of the GGUF",
            file.subject(), i, divisors[i], expected);
   }
   return scaling;
 }
 
-RopeScaling read_rope_scaling(const GgufFile& file, const ArchitectureMetadata& metadata, const ModelConfig& config) {
+RopeScaling read_rope_scaling(const GgufFile& file, const ArchitectureMetadata& metadata,
+                              const ModelConfig& config) {
   RopeScaling scaling;
   const std::string_view type = metadata.find_string("rope.scaling.type").value_or("none");
   if (type == "linear") {
@@ -172,8 +181,8 @@ void read_token_ids(const GgufFile& file, const Architecture& architecture, Mode
 ModelConfig make_gguf_config(const GgufFile& file) {
   const Architecture* architecture = find_architecture(file.architecture());
   if (architecture == nullptr)
-    fail(ErrorCode::Unsupported, "{}: general.architecture: expected that of one of {}, found \"{}\"", file.subject(),
-         list_architectures(), file.architecture());
+    fail(ErrorCode::Unsupported, "{}: general.architecture: expected that of one of {}, found \"{}\"",
+         file.subject(), list_architectures(), file.architecture());
   const ArchitectureMetadata metadata(file);
   refuse_effective_fields(metadata);
 
@@ -194,9 +203,8 @@ ModelConfig make_gguf_config(const GgufFile& file) {
   config.hidden_act = "silu";
   config.tie_word_embeddings = file.find_tensor("output.weight") == nullptr;
   // Metadata does not speak of biases; the tensors do.
-  config.attention_qkv_bias =
-      architecture->has_qkv_bias ||
-      (architecture->reads_attention_bias && file.find_tensor("blk.0.attn_q.bias") != nullptr);
+  config.attention_qkv_bias = architecture->has_qkv_bias || (architecture->reads_attention_bias &&
+                                                             file.find_tensor("blk.0.attn_q.bias") != nullptr);
   config.attention_output_bias =
       architecture->reads_attention_bias && file.find_tensor("blk.0.attn_output.bias") != nullptr;
   config.mlp_bias = architecture->reads_attention_bias && file.find_tensor("blk.0.ffn_up.bias") != nullptr;

@@ -6,9 +6,9 @@
 
 namespace kvfork::checkpoint {
 
-/// Throws Error{Corrupt} for missing or malformed metadata and Error{Unsupported} for an architecture or a field that
-/// kvfork does not run, by name. Beyond Transformers' mapping, rotary scaling is read too: rope.scaling.* and the
-/// rope_freqs.weight tensor, in which converters store llama3 scaling.
+/// Throws Error{Corrupt} for missing or malformed metadata and Error{Unsupported} for an architecture or a field
+/// that kvfork does not run, by name. Beyond Transformers' mapping, rotary scaling is read too: rope.scaling.* and
+/// the rope_freqs.weight tensor, in which converters store llama3 scaling.
 ModelConfig make_gguf_config(const GgufFile& file);
 
 }  // namespace kvfork::checkpoint

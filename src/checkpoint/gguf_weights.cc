@@ -32,8 +32,8 @@ struct Job {
   size_t row_blocks = 0;
   size_t row_in_bytes = 0;
   size_t row_out_bytes = 0;
-  bool is_copied = false;     // stored type is kept
-  size_t permuted_head = 0;   // rows of a head whose halves are interleaved; 0 for none
+  bool is_copied = false;    // stored type is kept
+  size_t permuted_head = 0;  // rows of a head whose halves are interleaved; 0 for none
 
   // Where output row `row` lies in the file: Transformers' LlamaTensorProcessor, reshape(heads, head_dim/2, 2)
   // and swap of the last two.
@@ -67,7 +67,8 @@ void run_jobs(const std::vector<Job>& jobs, size_t n_threads) {
   std::vector<Chunk> chunks;
   for (const Job& job : jobs) {
     const size_t step = std::max<size_t>(1, kChunkBytes / std::max<size_t>(1, job.row_out_bytes));
-    for (size_t row = 0; row < job.n_rows; row += step) chunks.push_back({&job, row, std::min(row + step, job.n_rows)});
+    for (size_t row = 0; row < job.n_rows; row += step)
+      chunks.push_back({&job, row, std::min(row + step, job.n_rows)});
   }
   std::atomic<size_t> next{0};
   const auto work = [&]() noexcept {
@@ -87,14 +88,16 @@ void run_jobs(const std::vector<Job>& jobs, size_t n_threads) {
 // Heads by which a tensor's rows are interleaved, or 0.
 size_t permuted_head_rows(std::string_view name, const ModelConfig& config) {
   if (!find_architecture(config.model_type)->gguf_permutes_qk) return 0;
-  const bool is_qk = name.find(".attn_q.") != std::string_view::npos || name.find(".attn_k.") != std::string_view::npos;
+  const bool is_qk =
+      name.find(".attn_q.") != std::string_view::npos || name.find(".attn_k.") != std::string_view::npos;
   return is_qk ? config.head_dim : 0;
 }
 
 bool is_supported(const GgufTensor& tensor, const ModelConfig& config) {
   if (tensor.type == nullptr || tensor.type->dequantize == nullptr) return false;
   // A reordered vector moves single elements, which only unquantized types have.
-  return tensor.shape.size() > 1 || tensor.type->block_elements == 1 || permuted_head_rows(tensor.name, config) == 0;
+  return tensor.shape.size() > 1 || tensor.type->block_elements == 1 ||
+         permuted_head_rows(tensor.name, config) == 0;
 }
 
 Job make_job(const GgufTensor& tensor, size_t permuted_head) {
@@ -112,7 +115,9 @@ Job make_job(const GgufTensor& tensor, size_t permuted_head) {
   return job;
 }
 
-size_t align_up(size_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
+size_t align_up(size_t n) {
+  return (n + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 }  // namespace
 

@@ -92,8 +92,8 @@ void JsonFields::fail_type(std::string_view name, std::string_view expected, ele
 }
 
 void JsonFields::fail_unsupported(std::string_view name, element found, std::string_view expected) const {
-  fail(ErrorCode::Unsupported, "{}: {}: expected {}, found {}; kvfork does not implement it", subject_, name, expected,
-       describe_json(found));
+  fail(ErrorCode::Unsupported, "{}: {}: expected {}, found {}; kvfork does not implement it", subject_, name,
+       expected, describe_json(found));
 }
 
 }  // namespace kvfork::checkpoint

@@ -99,8 +99,8 @@ class HeaderReader {
     entry.view.shape = read_numbers(name, "shape", *shape);
     const std::vector<uint64_t> range = read_numbers(name, "data_offsets", *offsets);
     if (range.size() != 2 || range[0] > range[1] || range[1] > buffer_.size())
-      fail(ErrorCode::Corrupt, "{}: {}: expected data_offsets [begin, end] within {} bytes of data, found {}", subject_,
-           name, buffer_.size(), describe_shape(range));
+      fail(ErrorCode::Corrupt, "{}: {}: expected data_offsets [begin, end] within {} bytes of data, found {}",
+           subject_, name, buffer_.size(), describe_shape(range));
     entry.begin = range[0];
     entry.end = range[1];
     check_size(entry);
@@ -148,14 +148,13 @@ class HeaderReader {
       fail(ErrorCode::Corrupt, "{}: {}: the size of shape {} overflows", subject_, view.name,
            describe_shape(view.shape));
     if (bits % 8 != 0 || bits / 8 != entry.end - entry.begin)
-      fail(ErrorCode::Corrupt, "{}: {}: expected {} bytes for {} {}, found {}", subject_, view.name,
-           (bits + 7) / 8, dtype_name(view.dtype), describe_shape(view.shape), entry.end - entry.begin);
+      fail(ErrorCode::Corrupt, "{}: {}: expected {} bytes for {} {}, found {}", subject_, view.name, (bits + 7) / 8,
+           dtype_name(view.dtype), describe_shape(view.shape), entry.end - entry.begin);
   }
 
   void check_layout() {
-    std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
-      return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
-    });
+    std::sort(entries_.begin(), entries_.end(),
+              [](const Entry& a, const Entry& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
     uint64_t end = 0;
     for (const Entry& entry : entries_) {
       if (entry.begin != end)
@@ -187,16 +186,17 @@ class HeaderReader {
 
 uint64_t read_header_length(std::span<const std::byte> bytes, std::string_view subject) {
   if (bytes.size() < kLengthBytes)
-    fail(ErrorCode::Corrupt, "{}: expected at least {} bytes, found {}; the file is truncated", subject, kLengthBytes,
-         bytes.size());
+    fail(ErrorCode::Corrupt, "{}: expected at least {} bytes, found {}; the file is truncated", subject,
+         kLengthBytes, bytes.size());
   uint64_t length = 0;
   for (size_t i = 0; i < kLengthBytes; ++i) length |= static_cast<uint64_t>(bytes[i]) << (8 * i);
   if (length > kMaxHeaderBytes)
-    fail(ErrorCode::Corrupt, "{}: expected a header of at most {} bytes, found a length of {}; not a safetensors file?",
-         subject, kMaxHeaderBytes, length);
+    fail(ErrorCode::Corrupt,
+         "{}: expected a header of at most {} bytes, found a length of {}; not a safetensors file?", subject,
+         kMaxHeaderBytes, length);
   if (length > bytes.size() - kLengthBytes)
-    fail(ErrorCode::Corrupt, "{}: expected a header of {} bytes, found {} bytes in the file; it is truncated", subject,
-         length, bytes.size());
+    fail(ErrorCode::Corrupt, "{}: expected a header of {} bytes, found {} bytes in the file; it is truncated",
+         subject, length, bytes.size());
   return length;
 }
 

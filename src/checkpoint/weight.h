@@ -14,7 +14,7 @@ namespace kvfork::checkpoint {
 
 /// Row-major, outermost dimension first: [out, in] for matrices. `data` may have any alignment.
 struct Weight {
-  std::string name;  ///< Hugging Face spelling, e.g. model.layers.0.self_attn.q_proj.weight
+  std::string name;          ///< Hugging Face spelling, e.g. model.layers.0.self_attn.q_proj.weight
   DType dtype = DType::F32;  ///< F32, F16 or BF16
   std::vector<uint64_t> shape;
   const void* data = nullptr;
@@ -22,10 +22,10 @@ struct Weight {
 
 /// A tensor that a checkpoint has, described for the check.
 struct FoundTensor {
-  std::string_view name;         ///< Hugging Face spelling
-  std::string_view file_name;    ///< spelling in the file, for messages
+  std::string_view name;       ///< Hugging Face spelling
+  std::string_view file_name;  ///< spelling in the file, for messages
   std::vector<uint64_t> shape;
-  std::string_view type;         ///< "BF16", "Q4_1"
+  std::string_view type;  ///< "BF16", "Q4_1"
   bool is_supported_type = true;
 };
 
