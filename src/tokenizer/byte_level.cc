@@ -1,0 +1,54 @@
+#include "tokenizer/byte_level.h"
+
+#include <array>
+
+#include "base/utf8.h"
+
+namespace kvfork::tokenizer {
+namespace {
+
+struct Alphabet {
+  std::array<char32_t, 256> characters{};
+  std::array<int16_t, 512> bytes{};
+
+  Alphabet() {
+    bytes.fill(-1);
+    char32_t next = 0x100;
+    for (size_t b = 0; b < 256; ++b) {
+      const bool printable = (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
+      characters[b] = printable ? static_cast<char32_t>(b) : next++;
+      bytes[characters[b]] = static_cast<int16_t>(b);
+    }
+  }
+};
+
+const Alphabet& alphabet() {
+  static const Alphabet instance;
+  return instance;
+}
+
+}  // namespace
+
+char32_t byte_level_character(uint8_t byte) noexcept { return alphabet().characters[byte]; }
+
+int byte_level_byte(char32_t character) noexcept { return character < 512 ? alphabet().bytes[character] : -1; }
+
+void append_byte_level(std::string& out, std::string_view bytes) {
+  const Alphabet& table = alphabet();
+  for (const char b : bytes) base::append_utf8(out, table.characters[static_cast<uint8_t>(b)]);
+}
+
+std::optional<std::string> byte_level_bytes(std::string_view token) {
+  std::string out;
+  out.reserve(token.size());
+  for (size_t i = 0; i < token.size();) {
+    const base::CodePoint c = base::decode_utf8(token, i);
+    const int byte = c.valid ? byte_level_byte(c.code_point) : -1;
+    if (byte < 0) return std::nullopt;
+    out.push_back(static_cast<char>(byte));
+    i += c.n_bytes;
+  }
+  return out;
+}
+
+}  // namespace kvfork::tokenizer

@@ -1,0 +1,35 @@
+// Sets of code points as sorted, disjoint ranges.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tokenizer/unicode.h"
+
+namespace kvfork::tokenizer {
+
+class CodePointSet {
+ public:
+  struct Range {
+    char32_t first, last;
+  };
+
+  CodePointSet() = default;
+  static CodePointSet of(char32_t first, char32_t last);
+  /// Every code point whose Category has its bit (1 << category) in `mask`.
+  static CodePointSet of_categories(uint32_t mask);
+
+  void add(char32_t first, char32_t last);
+  void add(const CodePointSet& other);
+  CodePointSet intersect(const CodePointSet& other) const;
+  CodePointSet complement() const;
+  /// Closed under simple case folding.
+  CodePointSet fold_case() const;
+  const std::vector<Range>& ranges() const noexcept { return ranges_; }
+
+ private:
+  void normalize();
+  std::vector<Range> ranges_;
+};
+
+}  // namespace kvfork::tokenizer

@@ -1,0 +1,64 @@
+// Decoders of tokenizer.json, as streams: token strings in, text out, as soon as it is certain.
+//
+// A decoder is a chain of steps. The package applies each step to the whole list of tokens; here a step is fed one
+// token at a time and passes on what no later token can change, so that a full decode and a streamed one run the
+// same code and agree by construction.
+// Thread rule: a Decoder is immutable; the steps it makes belong to one decode.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tokenizer/json.h"
+
+namespace kvfork::tokenizer {
+
+/// One stage at work. `emit` receives tokens in order.
+class DecodeStep {
+ public:
+  virtual ~DecodeStep() = default;
+  /// Takes the next token; appends to `out` the tokens that are now certain.
+  virtual void push(std::string token, std::vector<std::string>& out) = 0;
+  /// No more tokens: appends what was held back and returns to the initial state.
+  virtual void finish(std::vector<std::string>& out) = 0;
+};
+
+/// Makes fresh steps of one kind. `fused` says that the tokens that arrive are parts of a single one.
+class DecoderPart {
+ public:
+  virtual ~DecoderPart() = default;
+  virtual std::unique_ptr<DecodeStep> make_step(bool fused) const = 0;
+  /// Whether what leaves the step is a single token in parts.
+  virtual bool fuses() const { return false; }
+};
+
+class Decoder {
+ public:
+  /// No decoder: tokens are joined by spaces.
+  Decoder();
+  /// Throws Error{Unsupported} for a type that kvfork does not run, Error{Corrupt} for a malformed one.
+  explicit Decoder(const Json& json);
+
+  std::vector<std::unique_ptr<DecodeStep>> make_steps() const;
+
+ private:
+  std::vector<std::shared_ptr<const DecoderPart>> parts_;
+};
+
+/// Feeds `token` through `steps` and appends the resulting text to `out`.
+void push_token(std::vector<std::unique_ptr<DecodeStep>>& steps, std::string token, std::string& out);
+void finish_tokens(std::vector<std::unique_ptr<DecodeStep>>& steps, std::string& out);
+
+/// Transformers' clean_up_tokenization as a stream of text.
+class CleanupStream {
+ public:
+  void push(std::string_view text, std::string& out);
+  void finish(std::string& out);
+
+ private:
+  std::string held_;
+};
+
+}  // namespace kvfork::tokenizer

@@ -1,0 +1,179 @@
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/json.h"
+#include "tokenizer/model.h"
+#include "tokenizer/unigram.h"
+
+namespace kvfork::tokenizer {
+namespace {
+
+int64_t id_of(const simdjson::dom::element& value, std::string_view token, const std::string& where) {
+  int64_t id = -1;
+  if (value.get_int64().get(id) == simdjson::SUCCESS) return id;
+  if (value.is_uint64()) return INT64_MAX;
+  base::fail(ErrorCode::Corrupt, "{}: expected an integer id for \"{}\", found something else", where, token);
+}
+
+Vocabulary read_vocabulary(const Json& json) {
+  simdjson::dom::object object;
+  if (json.element().get_object().get(object) != simdjson::SUCCESS) json.expected("an object of tokens and ids");
+  std::vector<std::pair<std::string_view, int64_t>> entries;
+  entries.reserve(object.size());
+  for (const auto& [token, id] : object) entries.emplace_back(token, id_of(id, token, json.where()));
+  Vocabulary vocabulary;
+  vocabulary.build(entries, json.where());
+  return vocabulary;
+}
+
+std::pair<std::string_view, std::string_view> split_merge(std::string_view line, const std::string& where, size_t rank) {
+  const size_t space = line.find(' ');
+  if (space == std::string_view::npos || line.find(' ', space + 1) != std::string_view::npos) {
+    base::fail(ErrorCode::Corrupt, "{}: expected two tokens with one space between, found \"{}\" as merge {}", where, line, rank);
+  }
+  return {line.substr(0, space), line.substr(space + 1)};
+}
+
+Bpe::Merges read_merges(const Json& json) {
+  simdjson::dom::array array;
+  if (json.element().get_array().get(array) != simdjson::SUCCESS) json.expected("an array of merges");
+  Bpe::Merges merges;
+  merges.reserve(array.size());
+  for (const simdjson::dom::element merge : array) {
+    std::string_view line;
+    if (merge.get_string().get(line) == simdjson::SUCCESS) {
+      // The package skips version lines, without giving them a rank.
+      if (!line.starts_with("#version")) merges.push_back(split_merge(line, json.where(), merges.size()));
+      continue;
+    }
+    simdjson::dom::array pair;
+    std::string_view left, right;
+    if (merge.get_array().get(pair) != simdjson::SUCCESS || pair.size() != 2 ||
+        pair.at(0).get_string().get(left) != simdjson::SUCCESS || pair.at(1).get_string().get(right) != simdjson::SUCCESS) {
+      base::fail(ErrorCode::Corrupt, "{}: expected a string or a pair of strings, found something else as merge {}", json.where(),
+                 merges.size());
+    }
+    merges.emplace_back(left, right);
+  }
+  return merges;
+}
+
+std::unique_ptr<TokenModel> make_bpe(const Json& json) {
+  if (const auto dropout = json.find("dropout"); dropout && dropout->as_double() != 0) {
+    base::fail(ErrorCode::Unsupported, "{}: BPE dropout {} makes ids random and is not supported", json.where(),
+               dropout->as_double());
+  }
+  BpeOptions options;
+  if (const auto unk = json.find("unk_token")) options.unk_token = std::string(unk->as_string());
+  options.continuing_subword_prefix = json.string_or("continuing_subword_prefix", "");
+  options.end_of_word_suffix = json.string_or("end_of_word_suffix", "");
+  options.fuse_unk = json.bool_or("fuse_unk", false);
+  options.byte_fallback = json.bool_or("byte_fallback", false);
+  options.ignore_merges = json.bool_or("ignore_merges", false);
+  Vocabulary vocabulary = read_vocabulary(json.get("vocab"));
+  const Json merges = json.get("merges");
+  return std::make_unique<Bpe>(std::move(vocabulary), read_merges(merges), std::move(options), json.where());
+}
+
+std::unique_ptr<TokenModel> make_unigram(const Json& json) {
+  std::vector<std::pair<std::string_view, double>> tokens;
+  const Json vocab = json.get("vocab");
+  simdjson::dom::array array;
+  if (vocab.element().get_array().get(array) != simdjson::SUCCESS) vocab.expected("an array of tokens and scores");
+  for (const simdjson::dom::element entry : array) {
+    simdjson::dom::array pair;
+    std::string_view token;
+    double score = 0;
+    if (entry.get_array().get(pair) != simdjson::SUCCESS || pair.size() != 2 ||
+        pair.at(0).get_string().get(token) != simdjson::SUCCESS || pair.at(1).get_double().get(score) != simdjson::SUCCESS) {
+      base::fail(ErrorCode::Corrupt, "{}: expected pairs of token and score, found something else at {}", vocab.where(),
+                 tokens.size());
+    }
+    tokens.emplace_back(token, score);
+  }
+  std::optional<int64_t> unk_id;
+  if (const auto unk = json.find("unk_id")) unk_id = unk->as_int();
+  return std::make_unique<Unigram>(tokens, unk_id, json.bool_or("byte_fallback", false), json.where());
+}
+
+std::unique_ptr<TokenModel> make_model(const Json& json) {
+  std::string_view type = json.string_or("type", "");
+  if (type.empty()) {  // files older than the field
+    const auto vocab = json.find("vocab");
+    type = json.find("merges") ? "BPE" : vocab && vocab->is_array() ? "Unigram" : json.find("max_input_chars_per_word") ? "WordPiece" : "WordLevel";
+  }
+  if (type == "BPE") return make_bpe(json);
+  if (type == "Unigram") return make_unigram(json);
+  if (type == "WordLevel") {
+    return std::make_unique<WordLevel>(read_vocabulary(json.get("vocab")), json.get("unk_token").as_string(), json.where());
+  }
+  base::fail(ErrorCode::Unsupported, "{}: the model \"{}\" is not supported (BPE, Unigram and WordLevel are)", json.where(), type);
+}
+
+AddedToken read_added_token(const Json& json) {
+  AddedToken token;
+  token.content = json.get("content").as_string();
+  token.single_word = json.bool_or("single_word", false);
+  token.lstrip = json.bool_or("lstrip", false);
+  token.rstrip = json.bool_or("rstrip", false);
+  token.special = json.bool_or("special", false);
+  token.normalized = json.bool_or("normalized", !token.special);
+  return token;
+}
+
+}  // namespace
+
+std::unique_ptr<Model> load_tokenizer_json(const TokenizerFiles& files) {
+  simdjson::dom::parser parser;
+  const std::string subject = files.subject + ": tokenizer.json";
+  const Json json = parse_json(parser, files.tokenizer_json, subject);
+  auto model = std::make_unique<Model>();
+  model->subject = files.subject;
+  model->model = make_model(json.get("model"));
+  if (const auto part = json.find("normalizer")) model->normalizer = make_normalizer(*part);
+  if (const auto part = json.find("pre_tokenizer")) model->pre_tokenizer = make_pre_tokenizer(*part);
+  if (const auto part = json.find("post_processor")) model->post_processor = make_post_processor(*part);
+  if (const auto part = json.find("decoder")) model->decoder = Decoder(*part);
+  if (const auto part = json.find("added_tokens")) {
+    std::vector<AddedToken> tokens;
+    for (const Json& token : part->as_array()) tokens.push_back(read_added_token(token));
+    model->added.add(tokens, *model->model);
+  }
+  return model;
+}
+
+std::unique_ptr<Model> load_vocab_and_merges(const TokenizerFiles& files) {
+  simdjson::dom::parser parser;
+  const Json vocab = parse_json(parser, files.vocab_json, files.subject + ": vocab.json");
+  const std::string where = files.subject + ": merges.txt";
+  Bpe::Merges merges;
+  for (size_t begin = 0; begin < files.merges_txt.size();) {
+    const size_t newline = std::min(files.merges_txt.find('\n', begin), files.merges_txt.size());
+    std::string_view line = std::string_view(files.merges_txt).substr(begin, newline - begin);
+    begin = newline + 1;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (!line.empty() && !line.starts_with("#version")) merges.push_back(split_merge(line, where, merges.size()));
+  }
+  auto model = std::make_unique<Model>();
+  model->subject = files.subject;
+  model->model = std::make_unique<Bpe>(read_vocabulary(vocab), merges, BpeOptions(), vocab.where());
+  simdjson::dom::parser parts;
+  const std::string byte_level = R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":true})";
+  model->pre_tokenizer = make_pre_tokenizer(parse_json(parts, byte_level, files.subject));
+  model->decoder = Decoder(parse_json(parts, byte_level, files.subject));
+  return model;
+}
+
+void finish_model(Model& model) {
+  model.added.build(*model.model, model.normalizer.get(), model.subject);
+  // ByteLevel's characters only stand for bytes: where the model can take the bytes, they are never written out.
+  if (auto* bpe = dynamic_cast<Bpe*>(model.model.get()); bpe != nullptr && model.pre_tokenizer != nullptr) {
+    if (model.pre_tokenizer->ends_with_byte_level() && bpe->take_plain_bytes()) model.pre_tokenizer->leave_bytes_plain();
+  }
+}
+
+}  // namespace kvfork::tokenizer

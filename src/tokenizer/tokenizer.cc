@@ -1,0 +1,258 @@
+#include "kvfork/tokenizer.h"
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "base/utf8.h"
+#include "tokenizer/model.h"
+
+namespace kvfork {
+namespace {
+
+using tokenizer::AddedToken;
+using tokenizer::Model;
+using tokenizer::Pieces;
+using tokenizer::Segment;
+using tokenizer::Span;
+using tokenizer::TokenSink;
+
+/// One encode of one text.
+class Encoder {
+ public:
+  Encoder(const Model& model, const EncodeOptions& options, TokenSink& sink) : model_(model), options_(options), sink_(sink) {
+    options_.literal_special_tokens = options.literal_special_tokens || model.split_special_tokens;
+  }
+
+  void run(std::string_view text) {
+    for (const Segment& segment : model_.added.split_raw(text, options_)) {
+      const std::string_view part = text.substr(segment.span.begin, segment.span.size());
+      if (segment.id >= 0) {
+        add_token(segment.id, part, segment.span.begin);
+      } else if (!part.empty()) {
+        encode_raw(part, segment.span.begin);
+      }
+    }
+  }
+
+ private:
+  void encode_raw(std::string_view part, size_t position) {
+    bool at_start = position == 0;
+    std::string normalized;
+    if (model_.normalizer != nullptr && !model_.normalizer->keeps(part)) {
+      normalized = part;
+      model_.normalizer->apply(normalized, at_start);
+      part = normalized;
+    }
+    for (const Segment& segment : model_.added.split_normalized(part, options_)) {
+      const std::string_view piece = part.substr(segment.span.begin, segment.span.size());
+      if (segment.id >= 0) {
+        add_token(segment.id, piece, position + segment.span.begin);
+      } else if (!piece.empty()) {
+        encode_plain(piece, at_start && segment.span.begin == 0);
+      }
+    }
+  }
+
+  void encode_plain(std::string_view text, bool at_start) {
+    if (model_.pre_tokenizer == nullptr) return model_.model->encode(text, sink_);
+    Pieces pieces;
+    pieces.text = text;
+    pieces.spans.push_back({0, text.size()});
+    pieces.at_start = at_start;
+    model_.pre_tokenizer->apply(pieces);
+    for (const Span& span : pieces.spans) model_.model->encode(pieces.text.substr(span.begin, span.size()), sink_);
+  }
+
+  void add_token(int32_t id, std::string_view text, size_t position) {
+    if (text.empty()) return;
+    sink_.ids.push_back(id);
+    if (sink_.report == nullptr) return;
+    sink_.report->pieces.emplace_back(text);
+    if (model_.added.find(id)->special) sink_.report->control_tokens.push_back({id, position});
+  }
+
+  const Model& model_;
+  EncodeOptions options_;
+  TokenSink& sink_;
+};
+
+void run_encode(const Model& model, std::string_view text, const EncodeOptions& options, TokenSink& sink) {
+  if (const size_t at = base::find_invalid_utf8(text); at != text.size()) {
+    base::fail(ErrorCode::InvalidArgument, "text to encode: expected UTF-8, found the byte 0x{:02X} at position {}",
+               static_cast<unsigned char>(text[at]), at);
+  }
+  Encoder(model, options, sink).run(text);
+  if (options.add_special_tokens && model.post_processor != nullptr) {
+    model.post_processor->apply(sink.ids, sink.report != nullptr ? &sink.report->pieces : nullptr);
+  }
+}
+
+/// The string of an id: an added token's, or the model's.
+std::optional<std::string_view> find_piece(const Model& model, int32_t id) {
+  if (const AddedToken* token = model.added.find(id)) return token->content;
+  if (model.model->vocabulary().has(id)) return model.model->vocabulary().token(id);
+  return std::nullopt;
+}
+
+std::string read_if_present(const std::filesystem::path& path) {
+  return std::filesystem::exists(path) ? base::read_file(path) : std::string();
+}
+
+}  // namespace
+
+namespace tokenizer {
+
+class StreamState {
+ public:
+  StreamState(const Model& model, SpecialTokens special_tokens, Cleanup cleanup)
+      : model_(model), skips_special_(special_tokens == SpecialTokens::Skip),
+        cleans_(cleanup == Cleanup::AsConfigured && model.clean_up_tokenization_spaces), steps_(model.decoder.make_steps()) {}
+
+  void push(int32_t id, std::string& out) {
+    const std::optional<std::string_view> piece = find_piece(model_, id);
+    if (!piece || (skips_special_ && model_.added.is_special(*piece))) return;
+    if (!cleans_) return push_token(steps_, std::string(*piece), out);
+    std::string text;
+    push_token(steps_, std::string(*piece), text);
+    cleanup_.push(text, out);
+  }
+
+  void finish(std::string& out) {
+    if (!cleans_) return finish_tokens(steps_, out);
+    std::string text;
+    finish_tokens(steps_, text);
+    cleanup_.push(text, out);
+    cleanup_.finish(out);
+  }
+
+ private:
+  const Model& model_;
+  bool skips_special_, cleans_;
+  std::vector<std::unique_ptr<DecodeStep>> steps_;
+  CleanupStream cleanup_;
+};
+
+}  // namespace tokenizer
+
+Tokenizer::Tokenizer(std::unique_ptr<const tokenizer::Model> model) : model_(std::move(model)) {}
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+Tokenizer::~Tokenizer() = default;
+
+Tokenizer Tokenizer::from_files(const TokenizerFiles& files) {
+  std::unique_ptr<Model> model;
+  if (!files.tokenizer_json.empty()) {
+    model = tokenizer::load_tokenizer_json(files);
+  } else if (!files.vocab_json.empty() && !files.merges_txt.empty()) {
+    model = tokenizer::load_vocab_and_merges(files);
+  } else {
+    base::fail(ErrorCode::NotFound, "{}: expected tokenizer.json, or vocab.json and merges.txt; found neither", files.subject);
+  }
+  tokenizer::apply_config(*model, files);
+  tokenizer::finish_model(*model);
+  return Tokenizer(std::move(model));
+}
+
+Tokenizer Tokenizer::from_directory(const std::string& directory) {
+  const std::filesystem::path dir(directory);
+  TokenizerFiles files;
+  files.subject = directory;
+  files.tokenizer_json = read_if_present(dir / "tokenizer.json");
+  files.tokenizer_config_json = read_if_present(dir / "tokenizer_config.json");
+  files.special_tokens_map_json = read_if_present(dir / "special_tokens_map.json");
+  files.added_tokens_json = read_if_present(dir / "added_tokens.json");
+  if (files.tokenizer_json.empty()) {
+    files.vocab_json = read_if_present(dir / "vocab.json");
+    files.merges_txt = read_if_present(dir / "merges.txt");
+    const bool has_sentencepiece = std::filesystem::exists(dir / "tokenizer.model");
+    if ((files.vocab_json.empty() || files.merges_txt.empty()) && has_sentencepiece) {
+      base::fail(ErrorCode::Unsupported,
+                 "{}: expected tokenizer.json, found only tokenizer.model (a SentencePiece protobuf); load it once with "
+                 "Transformers' AutoTokenizer and call save_pretrained to get a tokenizer.json",
+                 directory);
+    }
+  }
+  return from_files(files);
+}
+
+Tokenizer Tokenizer::from_gguf(const GgufVocabulary& vocabulary) {
+  std::unique_ptr<Model> model = tokenizer::load_gguf(vocabulary);
+  tokenizer::finish_model(*model);
+  return Tokenizer(std::move(model));
+}
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+  TokenSink sink;
+  run_encode(*model_, text, options, sink);
+  return std::move(sink.ids);
+}
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOptions& options, EncodeReport& report) const {
+  report = EncodeReport();
+  TokenSink sink;
+  sink.report = &report;
+  run_encode(*model_, text, options, sink);
+  return std::move(sink.ids);
+}
+
+std::string Tokenizer::decode(std::span<const int32_t> ids, SpecialTokens special_tokens, Cleanup cleanup) const {
+  tokenizer::StreamState state(*model_, special_tokens, cleanup);
+  std::string out;
+  for (const int32_t id : ids) state.push(id, out);
+  state.finish(out);
+  return out;
+}
+
+std::string_view Tokenizer::piece(int32_t id) const {
+  if (const auto piece = find_piece(*model_, id)) return *piece;
+  base::fail(ErrorCode::InvalidArgument, "{}: expected the id of a token, found {}", model_->subject, id);
+}
+
+std::optional<int32_t> Tokenizer::find_id(std::string_view piece) const {
+  int32_t id = model_->added.find_id(piece);
+  if (id < 0) id = model_->model->vocabulary().find(piece);
+  return id < 0 ? std::nullopt : std::optional(id);
+}
+
+bool Tokenizer::has_id(int32_t id) const noexcept { return find_piece(*model_, id).has_value(); }
+
+bool Tokenizer::is_special(int32_t id) const noexcept {
+  const auto piece = find_piece(*model_, id);
+  return piece && model_->added.is_special(*piece);
+}
+
+bool Tokenizer::is_added(int32_t id) const noexcept { return model_->added.find(id) != nullptr; }
+
+size_t Tokenizer::vocab_size() const noexcept { return model_->model->size() + model_->added.count_new(*model_->model); }
+
+const std::map<std::string, std::string>& Tokenizer::special_tokens() const noexcept { return model_->special_tokens; }
+
+const std::vector<std::string>& Tokenizer::additional_special_tokens() const noexcept {
+  return model_->additional_special_tokens;
+}
+
+std::string Tokenizer::special_token(std::string_view name) const {
+  const auto it = model_->special_tokens.find(std::string(name));
+  return it == model_->special_tokens.end() ? std::string() : it->second;
+}
+
+DecodeStream::DecodeStream(const Tokenizer& tokenizer, SpecialTokens special_tokens, Cleanup cleanup)
+    : state_(std::make_unique<tokenizer::StreamState>(*tokenizer.model_, special_tokens, cleanup)) {}
+DecodeStream::DecodeStream(DecodeStream&&) noexcept = default;
+DecodeStream& DecodeStream::operator=(DecodeStream&&) noexcept = default;
+DecodeStream::~DecodeStream() = default;
+
+std::string DecodeStream::push(int32_t id) {
+  std::string out;
+  state_->push(id, out);
+  return out;
+}
+
+std::string DecodeStream::finish() {
+  std::string out;
+  state_->finish(out);
+  return out;
+}
+
+}  // namespace kvfork

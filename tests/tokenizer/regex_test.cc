@@ -1,0 +1,33 @@
+#include "tokenizer/regex.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace kvfork::tokenizer {
+namespace {
+
+std::vector<std::string> matches(std::string_view pattern, std::string_view text) {
+  std::vector<Span> spans;
+  Regex::compile(pattern, "test").find_all(text, spans);
+  std::vector<std::string> out;
+  for (const Span& span : spans) out.emplace_back(text.substr(span.begin, span.size()));
+  return out;
+}
+
+using Strings = std::vector<std::string>;
+
+TEST(Regex, FindsByBytePositionInNonAsciiText) {
+  EXPECT_EQ(matches(R"(\p{L}+)", "é1日本 x"), (Strings{"é", "日本", "x"}));
+}
+
+TEST(Regex, BracedQuantifierFollowedByPlusRepeatsTheGroup) {
+  EXPECT_EQ(matches("a{1,2}+", "aaaaa"), (Strings{"aaaaa"}));
+}
+
+TEST(Regex, CaretAndDollarAreLineAnchors) {
+  EXPECT_EQ(matches("^a|b$", "a\nab\nb"), (Strings{"a", "a", "b", "b"}));
+}
+
+}  // namespace
+}  // namespace kvfork::tokenizer
