@@ -45,12 +45,23 @@ bool describes_file(const Reply& reply) {
   return reply.find_header("x-linked-etag") && reply.find_header("x-repo-commit");
 }
 
+Reply refused_address(const Url& url) {
+  Reply reply;
+  reply.transfer = Transfer::BadReply;
+  reply.problem = fmt::format("redirected to {}, which is not https", printable_url(url.full));
+  return reply;
+}
+
 }  // namespace
 
 Client::Client(Session& session)
     : session_(session),
       endpoint_(parse_url(session.settings.endpoint, "HF_ENDPOINT")),
       connection_(session.settings, session.patience.stopped()) {}
+
+bool Client::may_visit(const Url& url) const {
+  return url.scheme == "https" || (url.scheme == "http" && endpoint_.scheme == "http");
+}
 
 Request Client::make_request(Method method, Url url, bool send_token, Milliseconds timeout) const {
   Request request{
@@ -77,11 +88,7 @@ Reply Client::follow(Request request, Follow follow, const BodyFunction& on_body
     const bool same_host = next.origin == request.url.origin;
     if (follow == Follow::SameHost && !is_relative(*location) && (!same_host || describes_file(reply)))
       return reply;
-    if (next.scheme != "https" && endpoint_.scheme == "https") {
-      reply.transfer = Transfer::BadReply;
-      reply.problem = fmt::format("redirected to {}, which is not https", printable_url(next.full));
-      return reply;
-    }
+    if (!may_visit(next)) return refused_address(next);
     if (!same_host) {
       std::erase_if(request.headers, [](const std::string& line) { return line.starts_with("Authorization:"); });
     }
@@ -98,6 +105,7 @@ bool Client::wait_to_retry(const Reply& reply, int attempt, int max_attempts) {
   if (reply.transfer == Transfer::Unreachable && attempt >= kMaxAttemptsToConnect) return false;
   const auto asked = reply.transfer == Transfer::Done ? reply.find_header("retry-after") : std::nullopt;
   const Milliseconds at_least = asked ? parse_retry_after(*asked).value_or(Milliseconds(0)) : Milliseconds(0);
+  connection_.start_afresh();
   return at_least <= kMaxRetryAfter && session_.patience.wait(attempt, at_least);
 }
 
@@ -128,7 +136,7 @@ std::optional<RepoListing> Client::list_repo() {
         ErrorCode::Network,
         fmt::format("{}: expected a model description in JSON from {}, found something else; is HF_ENDPOINT "
                     "a Hub, or does a proxy or login page answer in its place?",
-                    subject, printable_url(endpoint_.full)),
+                    subject, printable_url(session_.settings.endpoint)),
         HubError::Cached::MayStandIn);
   }
   RepoListing listing{.commit = answer["sha"].get<std::string>(), .files = {}};
@@ -167,7 +175,7 @@ std::optional<FileMetadata> Client::find_file(const std::string& revision, const
           ErrorCode::Network,
           fmt::format("{}: expected the headers ETag and X-Repo-Commit, found a reply without; does a proxy, a "
                       "login page or another site answer in place of {}?",
-                      subject, printable_url(endpoint_.full)),
+                      subject, printable_url(session_.settings.endpoint)),
           HubError::Cached::MayStandIn);
     }
     FileMetadata metadata{
@@ -186,12 +194,7 @@ Reply Client::get_bytes(const FileMetadata& file, uint64_t offset, const BodyFun
   Request request = make_request(Method::Get, file.location, file.send_token, session_.settings.download_timeout);
   if (offset > 0) request.headers.push_back(fmt::format("Range: bytes={}-", offset));
   Url last;
-  if (file.location.scheme != "https" && endpoint_.scheme == "https") {
-    Reply reply;
-    reply.transfer = Transfer::BadReply;
-    reply.problem = fmt::format("redirected to {}, which is not https", printable_url(file.location.full));
-    return reply;
-  }
+  if (!may_visit(file.location)) return refused_address(file.location);
   return follow(std::move(request), Follow::All, on_body, &last);
 }
 
@@ -225,7 +228,7 @@ void Client::fail_reply(const Reply& reply, const std::string& subject) {
                                session_.revision, revision_hint()),
                    HubError::Cached::MayNot);
   }
-  throw_meaning(reply, subject, session_, printable_url(endpoint_.full));
+  throw_meaning(reply, subject, session_, printable_url(session_.settings.endpoint));
 }
 
 }  // namespace kvfork::hub

@@ -89,6 +89,7 @@ class Client {
 
  private:
   enum class Follow { All, SameHost };
+  bool may_visit(const Url& url) const;
   Request make_request(Method method, Url url, bool send_token, Milliseconds timeout) const;
   Reply follow(Request request, Follow follow, const BodyFunction& on_body, Url* last);
   Reply get_text(const std::string& path);

@@ -169,10 +169,10 @@ class BlobFetch {
     report();
   }
 
-  // A signed address of the store runs out after a while; the Hub gives a new one.
+  // A signed address of the store runs out after a while; the Hub gives a new one, or says what is wrong.
   bool has_expired(const Reply& reply) const {
     const bool refused = reply.status == 401 || reply.status == 403 || reply.status == 404 || reply.status == 410;
-    return reply.transfer == Transfer::Done && refused && !request_.metadata.send_token;
+    return reply.transfer == Transfer::Done && refused;
   }
 
   void prepare_retry(Reply reply) {

@@ -52,10 +52,6 @@ Transfer classify(CURLcode code, long proxy_status) {
     case CURLE_SSL_INVALIDCERTSTATUS:
     case CURLE_USE_SSL_FAILED:
       return Transfer::Tls;
-    case CURLE_UNSUPPORTED_PROTOCOL:
-    case CURLE_WEIRD_SERVER_REPLY:
-    case CURLE_BAD_CONTENT_ENCODING:
-      return Transfer::BadReply;
     default:
       return proxy_status >= 400 ? Transfer::Proxy : Transfer::Broken;
   }
@@ -186,6 +182,8 @@ Reply Connection::exchange(const Request& request, const BodyFunction& on_body, 
   curl_easy_setopt(curl, CURLOPT_BUFFERSIZE, kReceiveBufferBytes);
   curl_easy_setopt(curl, CURLOPT_USERAGENT, settings_.user_agent.c_str());
   curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(request.timeout.count()));
+  curl_easy_setopt(curl, CURLOPT_FRESH_CONNECT, fresh_ ? 1L : 0L);
+  fresh_ = false;
   if (request.method == Method::Head) curl_easy_setopt(curl, CURLOPT_NOBODY, 1L);
 
   const std::string proxy = proxy_for(request.url.scheme);

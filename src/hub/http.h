@@ -70,9 +70,13 @@ class Connection {
   /// Bodies without a callback land in reply.body, at most `max_body_bytes` of them (more is BadReply).
   Reply exchange(const Request& request, const BodyFunction& on_body, size_t max_body_bytes);
 
+  /// The next exchange opens a connection of its own: what is left in the old one is not to be trusted.
+  void start_afresh() { fresh_ = true; }
+
  private:
   struct Exchange;
   void* handle_;
+  bool fresh_ = false;
   const Settings& settings_;
   const std::atomic<bool>& stop_;
 };

@@ -16,7 +16,7 @@ import time
 import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-LARGE = 4096  # files from this size on lie in the store, as LFS files do on the Hub
+LARGE = 1 << 16  # files from this size on lie in the store, as LFS files do on the Hub
 
 
 def git_sha1(content):
@@ -124,7 +124,7 @@ class Handler(BaseHTTPRequestHandler):
         hub = self.server.hub
         url = urllib.parse.urlsplit(self.path)
         parts = [urllib.parse.unquote(p) for p in url.path.split("/")[1:]]
-        if parts[0] == "store":
+        if parts[0] == "store" and parts[1] in hub.store:
             return self.store_reply(hub.store[parts[1]])
         if parts[:2] == ["api", "models"]:
             return self.api_reply(parts[2:])
@@ -237,18 +237,16 @@ class Handler(BaseHTTPRequestHandler):
             self.put(content)
 
     def send_file(self, file, first, last):
-        if file.path is None:
-            self.put(file.content[first:last + 1])
-            return
         position = first
+        if file.path is None or self.server.hub.rate or isinstance(self.connection, ssl.SSLSocket):
+            while position <= last:
+                self.put(file.read(position, min(position + (1 << 16) - 1, last)))
+                position += 1 << 16
+                if self.server.hub.rate:
+                    time.sleep((1 << 16) / self.server.hub.rate)
+            return
         with open(file.path, "rb") as f:
             while position <= last:
-                if isinstance(self.connection, ssl.SSLSocket) or self.server.hub.rate:
-                    self.put(file.read(position, min(position + (1 << 16) - 1, last)))
-                    position += 1 << 16
-                    if self.server.hub.rate:
-                        time.sleep((1 << 16) / self.server.hub.rate)
-                    continue
                 n = os.sendfile(self.connection.fileno(), f.fileno(), position, last + 1 - position)
                 position += n
                 self.record["sent"] += n
