@@ -18,6 +18,32 @@ std::string_view kind_of(const simdjson::dom::element& element) {
   }
 }
 
+/// `text` with integers beyond 64 bits written as floating-point numbers: Python reads and writes them (Transformers'
+/// model_max_length is 10^30), simdjson refuses them.
+std::string shorten_integers(std::string_view text) {
+  constexpr size_t kMaxDigits = 18;
+  std::string out;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    out.push_back(c);
+    if (in_string && c == '\\' && i + 1 < text.size()) {
+      out.push_back(text[++i]);
+    } else if (c == '"') {
+      in_string = !in_string;
+    } else if (!in_string && c >= '0' && c <= '9') {
+      size_t end = i;
+      while (end < text.size() && text[end] >= '0' && text[end] <= '9') ++end;
+      out.append(text.substr(i + 1, end - i - 1));
+      const bool is_integer = end == text.size() || (text[end] != '.' && text[end] != 'e' && text[end] != 'E');
+      const bool is_fraction = i > 0 && (text[i - 1] == '.' || text[i - 1] == 'e' || text[i - 1] == 'E' || text[i - 1] == '+');
+      if (is_integer && !is_fraction && end - i > kMaxDigits) out += "e0";
+      i = end - 1;
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 void Json::expected(std::string_view what) const {
@@ -87,7 +113,9 @@ bool Json::bool_or(std::string_view key, bool fallback) const {
 
 Json parse_json(simdjson::dom::parser& parser, const std::string& text, std::string_view subject) {
   simdjson::dom::element root;
-  if (const auto error = parser.parse(text).get(root); error != simdjson::SUCCESS) {
+  auto error = parser.parse(text).get(root);
+  if (error == simdjson::NUMBER_ERROR) error = parser.parse(shorten_integers(text)).get(root);
+  if (error != simdjson::SUCCESS) {
     base::fail(ErrorCode::Corrupt, "{}: expected JSON, found something else: {}", subject, simdjson::error_message(error));
   }
   return Json(root, std::string(subject));
