@@ -11,9 +11,13 @@ struct Leaf {
   uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
 };
 
-constexpr bool all(uint64_t word, uint64_t bits) { return (word & bits) == bits; }
+constexpr bool all(uint64_t word, uint64_t bits) {
+  return (word & bits) == bits;
+}
 
-constexpr uint64_t bit(int n) { return uint64_t{1} << n; }
+constexpr uint64_t bit(int n) {
+  return uint64_t{1} << n;
+}
 
 Leaf cpuid(uint32_t leaf) {
   Leaf out;

@@ -3,9 +3,9 @@
 // Every function is noexcept, allocates nothing, keeps no state and may run on any thread. The caller meets the
 // preconditions; nothing is checked here. Pointers to weights need no alignment.
 //
-// Bits (docs/numerics.md): what is written for one output row and one output feature depends on that row's input and
-// that feature's weights alone. It does not depend on how many rows or features the call covers, on where a range
-// begins, or on the alignment of a pointer. Between sets only a tolerance is promised.
+// Bits (docs/numerics.md): what is written for one output row and one output feature depends on that row's input
+// and that feature's weights alone. It does not depend on how many rows or features the call covers, on where a
+// range begins, or on the alignment of a pointer. Between sets only a tolerance is promised.
 #pragma once
 
 #include <stddef.h>
@@ -27,22 +27,24 @@ inline constexpr size_t kBlockTokens = 64;
 inline constexpr size_t kGroupTokens = 16;
 
 /// Elements between two value rows of a block: head_dim rounded up to a multiple of 16. The padding is zero.
-static constexpr size_t value_stride(size_t head_dim) { return (head_dim + 15) / 16 * 16; }
+static constexpr size_t value_stride(size_t head_dim) {
+  return (head_dim + 15) / 16 * 16;
+}
 
 /// Product of packed activations with a weight matrix:
 ///   y[row * y_stride + feature] = sum_k x[row, k] * weight[feature, k] (+ bias[feature])
 /// for every row in [0, n_rows) and feature in [feature_begin, feature_end).
 struct MatmulArgs {
-  const void* weight;   // [n_features, k], row-major, as stored
+  const void* weight;  // [n_features, k], row-major, as stored
   Element weight_type;
-  const void* packed;   // n_rows packed rows made by `pack` with the same k and weight_type
+  const void* packed;  // n_rows packed rows made by `pack` with the same k and weight_type
   size_t n_rows;
   size_t k;
   size_t feature_begin;
   size_t feature_end;
-  const float* bias;    // [n_features], or null
-  float* y;             // row 0, feature 0
-  size_t y_stride;      // floats between rows
+  const float* bias;  // [n_features], or null
+  float* y;           // row 0, feature 0
+  size_t y_stride;    // floats between rows
 };
 
 /// Attention of query rows over one block of one KV head, not yet normalized. For row r, over the first
@@ -55,12 +57,12 @@ struct AttentionBlockArgs {
   size_t n_rows;
   size_t head_dim;
   float scale;
-  Element kv_type;          // F32 or BF16
-  const void* k_block;      // [kBlockTokens / kGroupTokens][head_dim][kGroupTokens]
-  const void* v_block;      // [kBlockTokens][value_stride(head_dim)]
-  float* max;               // [n_rows]
-  float* sum;               // [n_rows]
-  float* out;               // [n_rows, value_stride(head_dim)]
+  Element kv_type;      // F32 or BF16
+  const void* k_block;  // [kBlockTokens / kGroupTokens][head_dim][kGroupTokens]
+  const void* v_block;  // [kBlockTokens][value_stride(head_dim)]
+  float* max;           // [n_rows]
+  float* sum;           // [n_rows]
+  float* out;           // [n_rows, value_stride(head_dim)]
 };
 
 /// Keys and values of consecutive positions of one KV head, stored into one block from slot `slot` on.

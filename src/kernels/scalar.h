@@ -19,7 +19,9 @@ static inline float bits_float(uint32_t bits) {
   return x;
 }
 
-static inline float bf16_to_f32(uint16_t x) { return bits_float(static_cast<uint32_t>(x) << 16); }
+static inline float bf16_to_f32(uint16_t x) {
+  return bits_float(static_cast<uint32_t>(x) << 16);
+}
 
 /// To nearest, ties to even; overflow gives infinity, NaN stays NaN.
 static inline uint16_t f32_to_bf16(float x) {
@@ -39,6 +41,8 @@ static inline float f16_to_f32(uint16_t x) {
   return bits_float(magnitude | (static_cast<uint32_t>(x & 0x8000u) << 16));
 }
 
-static inline size_t round_up(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+static inline size_t round_up(size_t n, size_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
 
 }  // namespace kvfork::kernels

@@ -62,6 +62,8 @@ const KernelTable* find_kernel_set(std::string_view name) noexcept {
   return nullptr;
 }
 
-std::span<const std::string_view> built_kernel_sets() noexcept { return kBuiltNames; }
+std::span<const std::string_view> built_kernel_sets() noexcept {
+  return kBuiltNames;
+}
 
 }  // namespace kvfork::kernels

@@ -10,9 +10,15 @@ constexpr Element kKvTypes[] = {Element::F32, Element::BF16};
 class Block {
  public:
   Block(const KernelTable& table, Element kv_type, size_t head_dim, size_t n_rows, size_t n_tokens = kBlockTokens)
-      : table_(table), type_(kv_type), head_dim_(head_dim), stride_(value_stride(head_dim)), n_rows_(n_rows),
-        k_(kBlockTokens * head_dim * element_bytes(kv_type)), v_(kBlockTokens * stride_ * element_bytes(kv_type)),
-        q_(n_rows * head_dim), n_valid_(n_rows) {
+      : table_(table),
+        type_(kv_type),
+        head_dim_(head_dim),
+        stride_(value_stride(head_dim)),
+        n_rows_(n_rows),
+        k_(kBlockTokens * head_dim * element_bytes(kv_type)),
+        v_(kBlockTokens * stride_ * element_bytes(kv_type)),
+        q_(n_rows * head_dim),
+        n_valid_(n_rows) {
     Random random(head_dim * 131 + n_rows);
     // NaN in every slot: what has not been stored must not matter.
     std::memset(k_.data(), 0xff, k_.size());
@@ -25,8 +31,17 @@ class Block {
   AttentionBlockArgs args(float* max, float* sum, float* out) {
     queries_.clear();
     for (size_t r = 0; r < n_rows_; ++r) queries_.push_back(q_.data() + r * head_dim_);
-    return {.q = queries_.data(), .n_valid = n_valid_.data(), .n_rows = n_rows_, .head_dim = head_dim_,
-            .scale = scale(), .kv_type = type_, .k_block = k_.data(), .v_block = v_.data(), .max = max, .sum = sum, .out = out};
+    return {.q = queries_.data(),
+            .n_valid = n_valid_.data(),
+            .n_rows = n_rows_,
+            .head_dim = head_dim_,
+            .scale = scale(),
+            .kv_type = type_,
+            .k_block = k_.data(),
+            .v_block = v_.data(),
+            .max = max,
+            .sum = sum,
+            .out = out};
   }
 
   float scale() const { return 1 / std::sqrt(static_cast<float>(head_dim_)) / 8; }
@@ -63,7 +78,8 @@ class Block {
     for (size_t t = token; t < kBlockTokens; ++t) {
       std::memset(v_.data() + t * stride_ * bytes, 0xff, stride_ * bytes);
       for (size_t d = 0; d < head_dim_; ++d) {
-        std::memset(k_.data() + ((t / kGroupTokens * head_dim_ + d) * kGroupTokens + t % kGroupTokens) * bytes, 0xff, bytes);
+        std::memset(k_.data() + ((t / kGroupTokens * head_dim_ + d) * kGroupTokens + t % kGroupTokens) * bytes,
+                    0xff, bytes);
       }
     }
   }
@@ -73,8 +89,16 @@ class Block {
     EdgeArray<float> k(n_tokens * head_dim_), v(n_tokens * head_dim_);
     random.fill(k);
     random.fill(v);
-    table_.store_kv({.k = k.data(), .k_stride = head_dim_, .v = v.data(), .v_stride = head_dim_, .n_tokens = n_tokens,
-                     .head_dim = head_dim_, .slot = 0, .kv_type = type_, .k_block = k_.data(), .v_block = v_.data()});
+    table_.store_kv({.k = k.data(),
+                     .k_stride = head_dim_,
+                     .v = v.data(),
+                     .v_stride = head_dim_,
+                     .n_tokens = n_tokens,
+                     .head_dim = head_dim_,
+                     .slot = 0,
+                     .kv_type = type_,
+                     .k_block = k_.data(),
+                     .v_block = v_.data()});
     const auto stored = [&](float x) { return type_ == Element::BF16 ? bf16_to_f32(f32_to_bf16(x)) : x; };
     for (size_t t = 0; t < n_tokens; ++t) {
       keys_.emplace_back(head_dim_);
@@ -109,7 +133,8 @@ class Attention : public EachSet {
   void expect_agrees(Block& block, const Result& result, size_t row, size_t head_dim) {
     const auto exact = block.exact(row);
     // A score is off by the roundings of head_dim products; so is the maximum; exp turns that into relative error.
-    const double score_error = (2.0 * static_cast<double>(head_dim) + 2) * kEpsilon * block.score_magnitude(row) + 1e-30;
+    const double score_error =
+        (2.0 * static_cast<double>(head_dim) + 2) * kEpsilon * block.score_magnitude(row) + 1e-30;
     const double p_error = 2 * score_error + 4 * kEpsilon;
     const double n = block.n_valid(row);
     EXPECT_TRUE(close_to(result.max[row], exact.max, score_error)) << "max of row " << row;
@@ -127,7 +152,8 @@ TEST_P(Attention, AgreesWithTwin) {
   for (Element type : kKvTypes) {
     for (size_t head_dim : {1, 2, 3, 8, 15, 16, 17, 33, 47, 64, 80, 96, 111, 128, 256, 257}) {
       for (size_t n_rows : {1, 2, 3, 4, 5, 6, 7, 14, 33}) {
-        SCOPED_TRACE(testing::Message() << (type == Element::F32 ? "f32" : "bf16") << " head_dim " << head_dim << " rows " << n_rows);
+        SCOPED_TRACE(testing::Message()
+                     << (type == Element::F32 ? "f32" : "bf16") << " head_dim " << head_dim << " rows " << n_rows);
         Block block(table(), type, head_dim, n_rows);
         Result result(n_rows, block.stride());
         run(block, result);
@@ -218,7 +244,8 @@ TEST_P(Attention, MergeAgreesWithTwin) {
       const double error = kEpsilon * (std::fabs(maxima[r]) * 2 + 40 + 8);
       EXPECT_EQ(left.max[r], maxima[r]);
       EXPECT_TRUE(close_to(left.sum[r], sums[r], error * sums[r]));
-      for (size_t i = r * a.stride(); i < (r + 1) * a.stride(); ++i) ASSERT_TRUE(close_to(left.out[i], outs[i], error * sizes[i] + 1e-30));
+      for (size_t i = r * a.stride(); i < (r + 1) * a.stride(); ++i)
+        ASSERT_TRUE(close_to(left.out[i], outs[i], error * sizes[i] + 1e-30));
     }
   }
 }
@@ -234,7 +261,8 @@ TEST_P(Attention, MergeOfRowsIsRowByRow) {
                           later.sum.data(), later.out.data(), kRows, kHeadDim);
   for (size_t r = 0; r < kRows; ++r) {
     table().attention_merge(single.max.data() + r, single.sum.data() + r, single.out.data() + r * a.stride(),
-                            later.max.data() + r, later.sum.data() + r, later.out.data() + r * a.stride(), 1, kHeadDim);
+                            later.max.data() + r, later.sum.data() + r, later.out.data() + r * a.stride(), 1,
+                            kHeadDim);
   }
   EXPECT_TRUE(same_bits(together.max, single.max, kRows));
   EXPECT_TRUE(same_bits(together.sum, single.sum, kRows));
@@ -264,9 +292,15 @@ TEST_P(Attention, StoreKvPutsEveryNumberInItsPlace) {
       std::memset(v_block.data(), 0xff, v_block.size());
       for (size_t slot = 0; slot < kBlockTokens;) {
         const size_t n = std::min(1 + random.below(20), kBlockTokens - slot);
-        table().store_kv({.k = k.data() + slot * (head_dim + 3), .k_stride = head_dim + 3,
-                          .v = v.data() + slot * (head_dim + 5), .v_stride = head_dim + 5, .n_tokens = n,
-                          .head_dim = head_dim, .slot = slot, .kv_type = type, .k_block = k_block.data(),
+        table().store_kv({.k = k.data() + slot * (head_dim + 3),
+                          .k_stride = head_dim + 3,
+                          .v = v.data() + slot * (head_dim + 5),
+                          .v_stride = head_dim + 5,
+                          .n_tokens = n,
+                          .head_dim = head_dim,
+                          .slot = slot,
+                          .kv_type = type,
+                          .k_block = k_block.data(),
                           .v_block = v_block.data()});
         slot += n;
       }

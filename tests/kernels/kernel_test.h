@@ -1,5 +1,5 @@
-// What the kernel tests share: every set that this machine runs as a parameter, arrays that end at an unmapped page,
-// random numbers with spread and sign, and comparators that fail unless closeness is proven.
+// What the kernel tests share: every set that this machine runs as a parameter, arrays that end at an unmapped
+// page, random numbers with spread and sign, and comparators that fail unless closeness is proven.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,7 +30,9 @@ class EachSet : public testing::TestWithParam<const KernelTable*> {
   }
 };
 
-inline std::string set_name(const testing::TestParamInfo<const KernelTable*>& info) { return info.param->name; }
+inline std::string set_name(const testing::TestParamInfo<const KernelTable*>& info) {
+  return info.param->name;
+}
 
 inline auto all_sets() {
   const auto sets = supported_kernel_sets();
@@ -45,7 +47,8 @@ class EdgeArray {
   explicit EdgeArray(size_t n, size_t shift = 0) : n_(n), shift_(shift) {
     const size_t page = static_cast<size_t>(getpagesize());
     bytes_ = (n * sizeof(T) + shift + page - 1) / page * page + page;
-    base_ = static_cast<char*>(mmap(nullptr, bytes_ + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    base_ = static_cast<char*>(
+        mmap(nullptr, bytes_ + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     if (base_ == MAP_FAILED) std::abort();
     if (mprotect(base_ + bytes_, page, PROT_NONE) != 0) std::abort();
     std::memset(base_, kCanary, bytes_);
@@ -53,8 +56,10 @@ class EdgeArray {
     std::memset(start_, 0, n * sizeof(T));
   }
   ~EdgeArray() {
-    for (char* p = base_; p < start_; ++p) EXPECT_EQ(*p, kCanary) << start_ - p << " bytes before an array of " << n_;
-    for (char* p = base_ + bytes_ - shift_; p < base_ + bytes_; ++p) EXPECT_EQ(*p, kCanary) << "after an array of " << n_;
+    for (char* p = base_; p < start_; ++p)
+      EXPECT_EQ(*p, kCanary) << start_ - p << " bytes before an array of " << n_;
+    for (char* p = base_ + bytes_ - shift_; p < base_ + bytes_; ++p)
+      EXPECT_EQ(*p, kCanary) << "after an array of " << n_;
     munmap(base_, bytes_ + static_cast<size_t>(getpagesize()));
   }
   EdgeArray(const EdgeArray&) = delete;
@@ -110,7 +115,9 @@ inline uint16_t f32_to_f16(float x) {
   return static_cast<uint16_t>(low | sign);
 }
 
-inline size_t element_bytes(Element type) { return type == Element::F32 ? 4 : 2; }
+inline size_t element_bytes(Element type) {
+  return type == Element::F32 ? 4 : 2;
+}
 
 /// Stores x as `type` at p (which may be misaligned) and returns the number stored.
 inline float store_element(char* p, Element type, float x) {
@@ -136,7 +143,8 @@ inline testing::AssertionResult close_to(double actual, double expected, double 
 template <class A, class B>
 testing::AssertionResult same_bits(const A& a, const B& b, size_t n) {
   for (size_t i = 0; i < n; ++i) {
-    if (float_bits(a[i]) != float_bits(b[i])) return testing::AssertionFailure() << "at " << i << ": " << a[i] << ", " << b[i];
+    if (float_bits(a[i]) != float_bits(b[i]))
+      return testing::AssertionFailure() << "at " << i << ": " << a[i] << ", " << b[i];
   }
   return testing::AssertionSuccess();
 }

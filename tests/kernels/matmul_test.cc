@@ -16,15 +16,23 @@ const char* type_name(Element type) {
 class Problem {
  public:
   Problem(const KernelTable& table, Element type, size_t n_rows, size_t k, size_t n_features, size_t shift = 0)
-      : table_(table), type_(type), n_rows_(n_rows), k_(k), n_features_(n_features),
-        weight_(n_features * k * element_bytes(type), shift), x_(n_rows * k), bias_(n_features),
-        packed_(n_rows * table.packed_row_bytes(k, type)), weight_values_(n_features, reference::Row(k)) {
+      : table_(table),
+        type_(type),
+        n_rows_(n_rows),
+        k_(k),
+        n_features_(n_features),
+        weight_(n_features * k * element_bytes(type), shift),
+        x_(n_rows * k),
+        bias_(n_features),
+        packed_(n_rows * table.packed_row_bytes(k, type)),
+        weight_values_(n_features, reference::Row(k)) {
     Random random(n_rows * 1000003 + k * 1009 + n_features);
     random.fill(x_);
     random.fill(bias_);
     for (size_t f = 0; f < n_features; ++f) {
       for (size_t i = 0; i < k; ++i) {
-        weight_values_[f][i] = store_element(weight_.data() + (f * k + i) * element_bytes(type), type, random.next());
+        weight_values_[f][i] =
+            store_element(weight_.data() + (f * k + i) * element_bytes(type), type, random.next());
       }
     }
     pack(Rounding::None);
@@ -33,8 +41,16 @@ class Problem {
   void pack(Rounding rounding) { table_.pack(x_.data(), k_, n_rows_, k_, type_, rounding, packed_.data()); }
 
   MatmulArgs args(EdgeArray<float>& y) const {
-    return {.weight = weight_.data(), .weight_type = type_, .packed = packed_.data(), .n_rows = n_rows_, .k = k_,
-            .feature_begin = 0, .feature_end = n_features_, .bias = bias_.data(), .y = y.data(), .y_stride = n_features_};
+    return {.weight = weight_.data(),
+            .weight_type = type_,
+            .packed = packed_.data(),
+            .n_rows = n_rows_,
+            .k = k_,
+            .feature_begin = 0,
+            .feature_end = n_features_,
+            .bias = bias_.data(),
+            .y = y.data(),
+            .y_stride = n_features_};
   }
   MatmulArgs one_row(size_t row, EdgeArray<float>& y) const {
     MatmulArgs a = args(y);
@@ -68,7 +84,8 @@ class Problem {
 
 class Matmul : public EachSet {
  protected:
-  /// Each accumulator takes k / lanes + 1 products (two roundings where not fused), then the reduction and the bias.
+  /// Each accumulator takes k / lanes + 1 products (two roundings where not fused), then the reduction and the
+  /// bias.
   double tolerance(size_t k, double magnitude) const {
     return (2.0 * static_cast<double>(k / lanes() + 1) + 6) * kEpsilon * magnitude + 1e-30;
   }
@@ -80,7 +97,8 @@ TEST_P(Matmul, AgreesWithTwin) {
   for (Element type : kTypes) {
     for (size_t k : ks) {
       for (auto [n_rows, n_features] : shapes) {
-        SCOPED_TRACE(testing::Message() << type_name(type) << " k " << k << " rows " << n_rows << " features " << n_features);
+        SCOPED_TRACE(testing::Message()
+                     << type_name(type) << " k " << k << " rows " << n_rows << " features " << n_features);
         const size_t shift = k % 3 == 0 ? 1 : 0;  // odd addresses
         Problem problem(table(), type, n_rows, k, n_features, shift);
         EdgeArray<float> y(n_rows * n_features);
@@ -88,7 +106,8 @@ TEST_P(Matmul, AgreesWithTwin) {
         for (size_t r = 0; r < n_rows; ++r) {
           for (size_t f = 0; f < n_features; ++f) {
             const auto exact = reference::dot(problem.row(r), problem.weight(f), problem.bias(f));
-            ASSERT_TRUE(close_to(y[r * n_features + f], exact.value, tolerance(k, exact.magnitude))) << r << " " << f;
+            ASSERT_TRUE(close_to(y[r * n_features + f], exact.value, tolerance(k, exact.magnitude)))
+                << r << " " << f;
           }
         }
       }
@@ -193,7 +212,9 @@ TEST_P(Matmul, WritesOnlyItsRange) {
   args.feature_end = 12;
   table().matmul(args);
   for (size_t i = 0; i < y.size(); ++i) {
-    if (i % 20 < 5 || i % 20 >= 12) EXPECT_EQ(y[i], -7.0f) << i;
+    if (i % 20 < 5 || i % 20 >= 12) {
+      EXPECT_EQ(y[i], -7.0f) << i;
+    }
   }
   args.feature_end = 5;
   table().matmul(args);

@@ -25,7 +25,8 @@ TEST_P(Rows, RmsNormAgreesWithTwin) {
     table().rms_norm(x.data(), weight.data(), 1e-6f, n, y.data());
     // The sum of squares has n / lanes + 4 roundings (twice without FMA), halved by the root; then five more.
     const double relative = (2.0 * static_cast<double>(n / lanes() + 5) / 2 + 5) * kEpsilon;
-    for (size_t i = 0; i < n; ++i) ASSERT_TRUE(close_to(y[i], expected[i], relative * std::fabs(expected[i]))) << n << " " << i;
+    for (size_t i = 0; i < n; ++i)
+      ASSERT_TRUE(close_to(y[i], expected[i], relative * std::fabs(expected[i]))) << n << " " << i;
     table().rms_norm(x.data(), weight.data(), 1e-6f, n, x.data());
     EXPECT_TRUE(same_bits(x, y, n)) << "in place";
   }

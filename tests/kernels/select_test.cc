@@ -53,7 +53,8 @@ TEST(Select, FindsEverySupportedSetByName) {
 }
 
 TEST(Select, UnknownNamesGiveNull) {
-  for (const char* name : {"", "AVX2", "avx", "avx5123", "portable ", "amx2"}) EXPECT_EQ(find_kernel_set(name), nullptr) << name;
+  for (const char* name : {"", "AVX2", "avx", "avx5123", "portable ", "amx2"})
+    EXPECT_EQ(find_kernel_set(name), nullptr) << name;
 }
 
 TEST(Select, PortableIsBuiltAndLast) {

@@ -42,7 +42,9 @@ inline Row rope(const Row& head, const Row& cos, const Row& sin) {
   return y;
 }
 
-inline double silu_mul(double gate, double up) { return gate / (1 + std::exp(-gate)) * up; }
+inline double silu_mul(double gate, double up) {
+  return gate / (1 + std::exp(-gate)) * up;
+}
 
 struct Attention {
   double max;
@@ -51,7 +53,8 @@ struct Attention {
 };
 
 /// Over all the given keys and values.
-inline Attention attention(const Row& q, const std::vector<Row>& keys, const std::vector<Row>& values, double scale) {
+inline Attention attention(const Row& q, const std::vector<Row>& keys, const std::vector<Row>& values,
+                           double scale) {
   Row scores;
   for (const Row& key : keys) scores.push_back(scale * dot(q, key, 0).value);
   Attention result{scores.at(0), 0, Row(q.size(), 0)};

@@ -1,4 +1,5 @@
 #include "kernels/generic/table.h"
+
 #include "kernels/avx2/vec.h"
 
 namespace kvfork::kernels::avx2 {
@@ -8,6 +9,8 @@ constexpr KernelTable kTable = make_table<Avx2>("avx2");
 
 }  // namespace
 
-const KernelTable& kernel_table() noexcept { return kTable; }
+const KernelTable& kernel_table() noexcept {
+  return kTable;
+}
 
 }  // namespace kvfork::kernels::avx2

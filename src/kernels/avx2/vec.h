@@ -1,5 +1,5 @@
-// Eight lanes of AVX2 with FMA and F16C, with the operations that kernels/generic asks for; portable/vec.h says what
-// each does.
+// Eight lanes of AVX2 with FMA and F16C, with the operations that kernels/generic asks for; portable/vec.h says
+// what each does.
 #pragma once
 
 #include <immintrin.h>
@@ -14,7 +14,8 @@ struct Avx2 {
   using Bits = __m256i;
   static constexpr size_t kLanes = 8;
   // Register tiles: accumulators (rows x features, rows x vectors), operands and a temporary fit the registers.
-  static constexpr int kTileFeatures = 4, kTileRows = 2;
+  static constexpr int kTileFeatures = 3, kTileRows = 3;
+  static constexpr int kLongRowFeatures = 3;
   static constexpr int kAttentionRows = 4, kAttentionColumns = 2;
 
   static __m256i first(size_t n) {
@@ -75,7 +76,8 @@ struct Avx2 {
     const __m256i up = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
     const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x00400000));
     const __m256 nan = _mm256_cmp_ps(x, x, _CMP_UNORD_Q);
-    return bf16_odd(_mm256_castps_si256(_mm256_blendv_ps(_mm256_castsi256_ps(up), _mm256_castsi256_ps(quiet), nan)));
+    return bf16_odd(
+        _mm256_castps_si256(_mm256_blendv_ps(_mm256_castsi256_ps(up), _mm256_castsi256_ps(quiet), nan)));
   }
 
   static void deinterleave(Reg a, Reg b, Reg* even, Reg* odd) {
@@ -100,9 +102,7 @@ struct Avx2 {
   static Reg power_of_two(__m256i n) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
   }
-  static Reg in_order(__m256 x) {
-    return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(x), 0xd8));
-  }
+  static Reg in_order(__m256 x) { return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(x), 0xd8)); }
 };
 
 }  // namespace

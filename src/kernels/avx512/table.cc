@@ -1,4 +1,5 @@
 #include "kernels/generic/table.h"
+
 #include "kernels/avx512/vec.h"
 
 namespace kvfork::kernels::avx512 {
@@ -8,6 +9,8 @@ constexpr KernelTable kTable = make_table<Avx512>("avx512");
 
 }  // namespace
 
-const KernelTable& kernel_table() noexcept { return kTable; }
+const KernelTable& kernel_table() noexcept {
+  return kTable;
+}
 
 }  // namespace kvfork::kernels::avx512

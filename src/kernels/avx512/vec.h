@@ -14,6 +14,7 @@ struct Avx512 {
   static constexpr size_t kLanes = 16;
   // Register tiles: accumulators (rows x features, rows x vectors), operands and a temporary fit the registers.
   static constexpr int kTileFeatures = 4, kTileRows = 6;
+  static constexpr int kLongRowFeatures = 8;
   static constexpr int kAttentionRows = 6, kAttentionColumns = 4;
 
   static __mmask16 first(size_t n) { return static_cast<__mmask16>((1u << n) - 1u); }

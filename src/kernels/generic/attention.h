@@ -31,8 +31,8 @@ struct Strides {
 
 /// out[r][c] += factor[r][i] * b[i][c] for i in [begin, end), in ascending i; from zero where begin is 0.
 template <class V, int kRows, int kColumns, class T>
-void add_scaled(const float* const* factor, size_t begin, size_t end, const T* b, Strides b_strides, float* const* out,
-                size_t out_column) {
+void add_scaled(const float* const* factor, size_t begin, size_t end, const T* b, Strides b_strides,
+                float* const* out, size_t out_column) {
   typename V::Reg acc[kRows][kColumns];
   for (int r = 0; r < kRows; ++r) {
     for (int c = 0; c < kColumns; ++c) {
@@ -61,7 +61,8 @@ void add_scaled_columns(size_t n_columns, const float* const* factor, size_t beg
                         Strides b_strides, float* const* out, size_t out_column) {
   if constexpr (kColumns > 1) {
     if (n_columns < kColumns) {
-      return add_scaled_columns<V, kRows, kColumns - 1>(n_columns, factor, begin, end, b, b_strides, out, out_column);
+      return add_scaled_columns<V, kRows, kColumns - 1>(n_columns, factor, begin, end, b, b_strides, out,
+                                                        out_column);
     }
   }
   add_scaled<V, kRows, kColumns>(factor, begin, end, b, b_strides, out, out_column);
@@ -90,9 +91,9 @@ void score_rows(const float* const* q, size_t head_dim, size_t n_groups, const T
       static_assert(kVectorsPerGroup<V> % kColumns == 0);
       const size_t key = vector * V::kLanes;
       advance(key);
-      add_scaled<V, kRows, kColumns>(
-          q, 0, head_dim, k_block + key / kGroupTokens * head_dim * kGroupTokens + key % kGroupTokens,
-          {kGroupTokens, V::kLanes}, out, V::kLanes);
+      add_scaled<V, kRows, kColumns>(q, 0, head_dim,
+                                     k_block + key / kGroupTokens * head_dim * kGroupTokens + key % kGroupTokens,
+                                     {kGroupTokens, V::kLanes}, out, V::kLanes);
     }
   }
 }
@@ -122,7 +123,8 @@ void soften(float* score, size_t n_valid, float scale, float* max_out, float* su
   *sum_out = sum_lanes<V>(sum);
 }
 
-/// out[r] = sum over the row's valid keys of p[r][t] * V[t]: the keys that all rows have in a tile, the others row by row.
+/// out[r] = sum over the row's valid keys of p[r][t] * V[t]: the keys that all rows have in a tile, the others row
+/// by row.
 template <class V, int kRows, class T>
 void weigh_values(const float* const* p, const uint32_t* n_valid, size_t head_dim, const T* v_block, float* out) {
   constexpr int kColumns = V::kAttentionColumns;
@@ -133,7 +135,8 @@ void weigh_values(const float* const* p, const uint32_t* n_valid, size_t head_di
     const size_t n_columns = (stride - d) / V::kLanes;
     float* rows[kRows];
     for (int r = 0; r < kRows; ++r) rows[r] = out + static_cast<size_t>(r) * stride + d;
-    add_scaled_columns<V, kRows, kColumns>(n_columns, p, 0, common, v_block + d, {stride, V::kLanes}, rows, V::kLanes);
+    add_scaled_columns<V, kRows, kColumns>(n_columns, p, 0, common, v_block + d, {stride, V::kLanes}, rows,
+                                           V::kLanes);
     for (int r = 0; r < kRows; ++r) {
       if (n_valid[r] == common) continue;
       add_scaled_columns<V, 1, kColumns>(n_columns, p + r, common, n_valid[r], v_block + d, {stride, V::kLanes},

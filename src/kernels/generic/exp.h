@@ -4,10 +4,10 @@
 namespace kvfork::kernels {
 namespace {
 
-/// e^x to within 1 ulp or so (tests/kernels/exp_test.cc): x = n ln 2 + r with |r| <= ln 2 / 2, then a polynomial in r. Exactly 1
-/// at 0; 0 below -104 and at -infinity; infinity above 88.73; gradual underflow; NaN stays NaN.
-/// The coefficients of (e^r - 1 - r) / r^2 interpolate it at Chebyshev nodes (relative error of e^r 1e-8). ln 2 is split so that
-/// n times its first part is exact.
+/// e^x to within 1 ulp or so (tests/kernels/exp_test.cc): x = n ln 2 + r with |r| <= ln 2 / 2, then a polynomial in
+/// r. Exactly 1 at 0; 0 below -104 and at -infinity; infinity above 88.73; gradual underflow; NaN stays NaN. The
+/// coefficients of (e^r - 1 - r) / r^2 interpolate it at Chebyshev nodes (relative error of e^r 1e-8). ln 2 is
+/// split so that n times its first part is exact.
 template <class V>
 typename V::Reg exp(typename V::Reg x) {
   using Reg = typename V::Reg;

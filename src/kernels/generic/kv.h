@@ -10,8 +10,12 @@
 namespace kvfork::kernels {
 namespace {
 
-inline void convert(float x, float* out) { *out = x; }
-inline void convert(float x, uint16_t* out) { *out = f32_to_bf16(x); }
+inline void convert(float x, float* out) {
+  *out = x;
+}
+inline void convert(float x, uint16_t* out) {
+  *out = f32_to_bf16(x);
+}
 
 template <class V, class T>
 void store_keys(const StoreKvArgs& args, T* k_block) {

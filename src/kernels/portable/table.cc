@@ -1,4 +1,5 @@
 #include "kernels/generic/table.h"
+
 #include "kernels/portable/vec.h"
 
 namespace kvfork::kernels::portable {
@@ -8,6 +9,8 @@ constexpr KernelTable kTable = make_table<Portable>("portable");
 
 }  // namespace
 
-const KernelTable& kernel_table() noexcept { return kTable; }
+const KernelTable& kernel_table() noexcept {
+  return kTable;
+}
 
 }  // namespace kvfork::kernels::portable

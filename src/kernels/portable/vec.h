@@ -16,7 +16,8 @@ struct Portable {
   typedef uint32_t Bits __attribute__((vector_size(16)));
   static constexpr size_t kLanes = 4;
   // Register tiles: accumulators (rows x features, rows x vectors), operands and a temporary fit the registers.
-  static constexpr int kTileFeatures = 2, kTileRows = 2;
+  static constexpr int kTileFeatures = 2, kTileRows = 4;
+  static constexpr int kLongRowFeatures = 2;
   static constexpr int kAttentionRows = 2, kAttentionColumns = 2;
 
   static Reg zero() { return Reg{}; }
@@ -94,8 +95,8 @@ struct Portable {
     return low > high ? low : high;
   }
 
-  /// out[0..4) = the sums of the lanes of a, b, c and d. With quad(i) = (x[4i] + x[4i + 2]) + (x[4i + 1] + x[4i + 3]),
-  /// a sum is quad(0) of 4 lanes, quad(0) + quad(1) of 8, (quad(0) + quad(1)) + (quad(2) + quad(3)) of 16.
+  /// out[0..4) = the sums of the lanes of a, b, c and d. With quad(i) = (x[4i] + x[4i + 2]) + (x[4i + 1] + x[4i +
+  /// 3]), a sum is quad(0) of 4 lanes, quad(0) + quad(1) of 8, (quad(0) + quad(1)) + (quad(2) + quad(3)) of 16.
   static void sum4(Reg a, Reg b, Reg c, Reg d, float* out) {
     out[0] = quad(a);
     out[1] = quad(b);

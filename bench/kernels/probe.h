@@ -1,0 +1,16 @@
+// The machine's ceilings, measured beside what they bound, because clocks move within minutes.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace kvfork::bench {
+
+/// Bytes per second of one thread reading [data, data + bytes) once, in order.
+double read_bytes_per_second(const void* data, size_t bytes);
+
+/// Floating-point operations per second (a multiply-add is two) of one thread whose operands never leave registers,
+/// in the vectors of the named kernel set.
+double register_flops_per_second(std::string_view kernel_set);
+
+}  // namespace kvfork::bench
