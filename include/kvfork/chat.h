@@ -1,0 +1,78 @@
+// Chat templates: from messages to the text that a model was trained on, as Transformers' apply_chat_template renders it.
+//
+// A ChatTemplate holds the templates that a checkpoint offers; a copy is cheap and shares them. Immutable after
+// construction; every const method may be called from any thread. Templates are parsed at their first use.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kvfork {
+
+/// What a checkpoint offers, as text. Empty: absent.
+struct TemplateSources {
+  std::string subject;                  ///< what messages call it: a path
+  std::string chat_template_jinja;      ///< the file; wins over the next two
+  std::string tokenizer_config_json;    ///< chat_template (a string, or a list of {name, template}); special tokens
+  std::string chat_template_json;       ///< the old file {"chat_template": ...}; used when there is nothing else
+  std::string special_tokens_map_json;  ///< the old file; read where tokenizer_config has no added_tokens_decoder
+  std::vector<std::pair<std::string, std::string>> additional;  ///< additional_chat_templates: name, template
+  std::map<std::string, std::string> special_tokens;  ///< bos_token, eos_token, ... where there is no tokenizer_config
+};
+
+/// One conversation to render. JSON is read as Python reads it: NaN and infinities are numbers, and of repeated keys the
+/// last value counts.
+struct ChatRequest {
+  std::string messages_json;   ///< a JSON list with at least one message
+  std::string tools_json;      ///< a JSON list of objects; "" or "null": none
+  std::string documents_json;  ///< a JSON list of objects; "" or "null": none
+  std::vector<std::pair<std::string, std::string>> vars;  ///< further variables: name, JSON text
+  bool add_generation_prompt = false;
+  bool continue_final_message = false;  ///< end inside the last message; excludes add_generation_prompt
+  std::optional<std::string> now;  ///< the templates' clock, "2031-01-05T06:07:08"; absent: the system's local time
+};
+
+class ChatTemplate {
+ public:
+  /// No template: render throws.
+  ChatTemplate();
+
+  /// Throws Error{Corrupt} for JSON that is broken or of the wrong shape.
+  static ChatTemplate from_sources(const TemplateSources& sources);
+
+  /// Reads chat_template.jinja, additional_chat_templates/*.jinja, tokenizer_config.json and the old files where they
+  /// exist. Throws Error{Corrupt, Io}.
+  static ChatTemplate from_directory(const std::string& directory);
+
+  bool empty() const noexcept;
+
+  /// The names of the templates; the one without a name of its own is "default".
+  std::vector<std::string> names() const;
+
+  /// The same special tokens with one template: the named one of this checkpoint, or the file at that path; "" changes
+  /// nothing. Throws Error{NotFound} listing the names, Error{Io}.
+  ChatTemplate with_override(const std::string& name_or_file) const;
+
+  /// The text to tokenize. Throws Error{Template} with line and column where the template fails, or with the text that it
+  /// raises; Error{Limit} where it passes a bound on steps, depth, memory or output; Error{Unsupported} naming a tag that
+  /// kvfork does not run; Error{InvalidArgument, Corrupt} for a malformed request.
+  std::string render(const ChatRequest& request) const;
+
+  enum class Tools { Absent, Given };
+  /// The template that render would choose: with tools, one named "tool_use" where there is one. Throws as render.
+  const std::string& source(Tools tools) const;
+
+  /// Variables that every rendering sees: bos_token, eos_token, ... as JSON text.
+  const std::map<std::string, std::string>& special_variables() const noexcept;
+
+ private:
+  struct State;
+  explicit ChatTemplate(std::shared_ptr<const State> state);
+  std::shared_ptr<const State> state_;
+};
+
+}  // namespace kvfork
