@@ -31,6 +31,7 @@ int run_pull(const Args& args) {
   if (!args.gguf.empty()) options.gguf_file = args.gguf;
   PullDisplay display(args.quiet ? Progress::Show::Never : Progress::Show::Auto);
   display.attach(options);
+  refuse_unsupported(options, *ref);
   const Snapshot snapshot = pull(*ref, options);
   if (!args.json) {
     write_output((snapshot.gguf_path.empty() ? snapshot.directory : snapshot.gguf_path) + "\n");

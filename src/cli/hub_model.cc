@@ -9,7 +9,9 @@
 #include <cstdlib>
 #include <deque>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
+#include "kvfork/compatibility.h"
 #include "kvfork/error.h"
 
 namespace kvfork::cli {
@@ -100,6 +102,18 @@ void PullDisplay::show(const PullProgress& progress) {
   state_->drawn = true;
 }
 
+void refuse_unsupported(PullOptions& options, const HubRef& ref) {
+  options.check_config = [subject = ref.repo_id + ": config.json"](std::string_view text) {
+    const auto config = nlohmann::json::parse(text, nullptr, false);
+    if (!config.is_object() || (!config.contains("architectures") && !config.contains("model_type"))) return;
+    try {
+      check_config(text, subject);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::Unsupported) throw;
+    }
+  };
+}
+
 LocatedModel locate_model(const std::string& model, Progress::Show show, PullOptions options) {
   std::error_code ignored;
   if (std::filesystem::exists(model, ignored)) return {model, std::nullopt};
@@ -112,6 +126,7 @@ LocatedModel locate_model(const std::string& model, Progress::Show show, PullOpt
   }
   PullDisplay display(show);
   display.attach(options);
+  refuse_unsupported(options, *ref);
   const Snapshot snapshot = pull(*ref, options);
   return {snapshot.gguf_path.empty() ? snapshot.directory : snapshot.gguf_path, snapshot.commit};
 }

@@ -19,6 +19,10 @@ struct LocatedModel {
 /// Throws Error{NotFound} for text that is neither.
 LocatedModel locate_model(const std::string& model, Progress::Show show, PullOptions options = {});
 
+/// Makes the pull of `ref` end before its weights when kvfork cannot run the model. A config.json that names no
+/// architecture, or is damaged, does not end it: opening the model will say so.
+void refuse_unsupported(PullOptions& options, const HubRef& ref);
+
 /// Notices and a progress bar on standard error for a pull.
 class PullDisplay {
  public:

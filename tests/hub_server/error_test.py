@@ -76,6 +76,14 @@ class Refusals(harness.HubCase):
         del self.repo.commits[self.repo.branches["main"]]["config.json"]
         self.bad("config.json")
 
+    def test_unsupported_architecture(self):
+        for config in ({"model_type": "bert", "architectures": ["BertModel"]}, {"architectures": ["MambaForCausalLM"]}):
+            files = dict(harness.model_files(), **{"config.json": json.dumps(config).encode()})
+            self.hub.repos["org/tiny"] = hs.Repo(files)
+            self.hub.log.clear()
+            self.bad(config["architectures"][0])
+            self.assertEqual({"config.json"}, {r["path"].split("/")[-1] for r in self.hub.log if "resolve" in r["path"]})
+
     def test_missing_shard(self):
         self.hub.repos["org/tiny"] = repo = hs.Repo(harness.model_files(shards=3))
         del repo.commits[repo.branches["main"]]["model-00002-of-00003.safetensors"]

@@ -24,7 +24,7 @@ def model_files(weights=300_000, shards=0, seed=1):
     """A repository as transformers would save it; the weights are noise."""
     rng = random.Random(seed)
     files = {
-        "config.json": json.dumps({"architectures": ["Qwen2ForCausalLM"], "seed": seed}).encode(),
+        "config.json": json.dumps({"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "seed": seed}).encode(),
         "generation_config.json": b'{"eos_token_id": [1, 2]}',
         "tokenizer.json": json.dumps({"filler": rng.randbytes(6000).hex()}).encode(),
         "tokenizer_config.json": b'{"chat_template": "x"}',
