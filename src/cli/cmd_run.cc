@@ -48,7 +48,10 @@ double milliseconds_since(Clock::time_point start) {
 
 std::vector<std::string> read_prompts(const Args& args) {
   std::vector<std::string> prompts = args.prompts;
-  for (const std::string& file : args.prompt_files) prompts.push_back(read_text(file));
+  for (const std::string& file : args.prompt_files) {
+    prompts.push_back(read_text(file));
+    if (prompts.back().ends_with('\n')) prompts.back().pop_back();  // the one that editors add
+  }
   if (!prompts.empty()) return prompts;
   if (::isatty(STDIN_FILENO) == 1) throw UsageError("run: expected --prompt, --prompt-file, or prompts on standard input");
   const std::string input = read_standard_input();
@@ -210,19 +213,23 @@ Command add_run(CLI::App& app) {
   args->fixed_part.add_to(app);
   app.add_option("--prompt", args->prompts, "A request; repeatable (default: one per line of standard input)")
       ->allow_extra_args(false);
-  app.add_option("--prompt-file", args->prompt_files, "A file whose whole text is a request; repeatable")
+  app.add_option("--prompt-file", args->prompt_files, "A file whose whole text, less one final newline, is a request; repeatable")
       ->allow_extra_args(false);
   app.add_option("--max-new-tokens", args->max_new_tokens, "New tokens per answer, at most")
       ->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--benchmark-repeats", args->benchmark_repeats, "Rounds of the timings, of which medians are shown")
       ->check(CLI::Range(size_t{1}, size_t{10000}))->capture_default_str();
-  app.add_option("--temperature", args->sampling.temperature, "Sample at this temperature; 0 is greedy")->capture_default_str();
+  app.add_option("--temperature", args->sampling.temperature, "Sample at this temperature; 0 is greedy")
+      ->check(CLI::Range(0.0, 1e6))->capture_default_str();
   app.add_option("--top-k", args->sampling.top_k, "Keep the k most likely tokens; 0 keeps all")->capture_default_str();
-  app.add_option("--top-p", args->sampling.top_p, "Keep the most likely tokens of this total probability")->capture_default_str();
-  app.add_option("--min-p", args->sampling.min_p, "Keep tokens at least this likely relative to the best")->capture_default_str();
+  app.add_option("--top-p", args->sampling.top_p, "Keep the most likely tokens of this total probability")
+      ->check(CLI::Range(1e-12, 1.0))->capture_default_str();
+  app.add_option("--min-p", args->sampling.min_p, "Keep tokens at least this likely relative to the best")
+      ->check(CLI::Range(0.0, 1.0))->capture_default_str();
   app.add_option("--seed", args->sampling.seed, "Seed of the draws")->capture_default_str();
   args->repetition_option = app.add_option("--repetition-penalty", args->repetition_penalty,
-                                           "Instead of generation_config.json's");
+                                           "Instead of generation_config.json's")
+                                ->check(CLI::Range(1e-6, 1e6));
   return [args] { return Run(*args).run(); };
 }
 

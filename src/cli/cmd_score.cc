@@ -183,14 +183,11 @@ class Score {
     const ModelInfo& info = model_->info();
     Json positions = Json::array();
     for (size_t i = 0; i < ids_.size(); ++i) {
-      Json top = Json::array();
-      for (const Candidate& candidate : top_[i])
-        top.push_back({{"id", candidate.id}, {"piece", piece_of(candidate.id)}, {"logprob", candidate.log_probability}});
       positions.push_back({{"position", i},
                            {"id", ids_[i]},
                            {"piece", piece_of(ids_[i])},
                            {"logprob", i == 0 ? Json(nullptr) : Json(log_probabilities_[i - 1])},
-                           {"top", std::move(top)}});
+                           {"top", i == 0 ? Json(nullptr) : top_json(top_[i - 1])}});
     }
     write_json({{"model", info.path},
                 {"dtype", compute_mode_name(info.mode)},
@@ -198,19 +195,33 @@ class Score {
                 {"threads", info.n_threads},
                 {"tokens", ids_.size()},
                 {"logprob", total()},
-                {"positions", std::move(positions)}});
+                {"positions", std::move(positions)},
+                {"next", top_json(top_.back())}});
+  }
+
+  Json top_json(const std::vector<Candidate>& candidates) const {
+    Json top = Json::array();
+    for (const Candidate& candidate : candidates)
+      top.push_back({{"id", candidate.id}, {"piece", piece_of(candidate.id)}, {"logprob", candidate.log_probability}});
+    return top;
+  }
+
+  std::string top_text(const std::vector<Candidate>& candidates) const {
+    std::string text;
+    for (const Candidate& candidate : candidates)
+      text += fmt::format("{}{} {} {:.4f}", text.empty() ? "" : "  ", candidate.id, to_json_text(piece_of(candidate.id)),
+                          candidate.log_probability);
+    return text;
   }
 
   void print_table() const {
-    write_output("position\tid\tpiece\tlogprob\ttop 5 for the next position\n");
+    write_output("position\tid\tpiece\tlogprob\ttop 5 for this position\n");
     for (size_t i = 0; i < ids_.size(); ++i) {
-      std::string line = fmt::format("{}\t{}\t{}\t{}\t", i, ids_[i], to_json_text(piece_of(ids_[i])),
-                                     i == 0 ? "-" : fmt::format("{:.4f}", log_probabilities_[i - 1]));
-      for (const Candidate& candidate : top_[i])
-        line += fmt::format("{} {} {:.4f}  ", candidate.id, to_json_text(piece_of(candidate.id)), candidate.log_probability);
-      line.resize(line.find_last_not_of(' ') + 1);
-      write_output(line + "\n");
+      write_output(fmt::format("{}\t{}\t{}\t{}\t{}\n", i, ids_[i], to_json_text(piece_of(ids_[i])),
+                               i == 0 ? "-" : fmt::format("{:.4f}", log_probabilities_[i - 1]),
+                               i == 0 ? "-" : top_text(top_[i - 1])));
     }
+    write_output(fmt::format("next\t\t\t\t{}\n", top_text(top_.back())));
     write_output(fmt::format("{} tokens, log-probability {:.4f}\n", ids_.size(), total()));
   }
 

@@ -7,7 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "cli/boundary_view.h"
 #include "cli/commands.h"
+#include "cli/default_policy.h"
+#include "cli/fixed_part.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/warnings.h"
@@ -27,6 +30,10 @@ struct Args {
   std::string text;
   std::string messages_file;
   CLI::Option* decode_option = nullptr;
+  CLI::Option* boundary_option = nullptr;
+  std::string boundary;
+  std::string context;
+  std::vector<std::string> prompts;
   std::string decode;
   TemplateFlags template_flags;
   bool add_special_tokens = false;
@@ -44,6 +51,7 @@ class Tokenize {
 
   int run() {
     if (args_.jsonl) return run_lines();
+    if (*args_.boundary_option) return run_boundary();
     if (*args_.decode_option) {
       write_decoded(parse_ids(args_.decode, "--decode"));
       return 0;
@@ -94,6 +102,20 @@ class Tokenize {
     } else {
       write_output(text + "\n");
     }
+  }
+
+  // The fixed part is --messages, or --context as a system message.
+  int run_boundary() const {
+    const ChatRequest request = args_.template_flags.request();
+    FixedPart fixed = FixedPart::from_system_message(args_.context);
+    if (!args_.messages_file.empty()) fixed.messages_json = read_text(args_.messages_file);
+    fixed.tools_json = request.tools_json;
+    fixed.documents_json = request.documents_json;
+    fixed.vars = request.vars;
+    fixed.now = request.now;
+    const std::vector<std::string> prompts = args_.prompts.empty() ? std::vector<std::string>{"Hello"} : args_.prompts;
+    return show_boundary(Prompter(text_, template_, std::move(fixed)), parse_boundary_mode(args_.boundary), prompts,
+                         args_.json ? Format::Json : Format::Table);
   }
 
   int run_lines() const {
@@ -189,6 +211,18 @@ Command add_tokenize(CLI::App& app) {
   args->text_option->excludes(messages)->excludes(args->decode_option)->excludes(jsonl);
   messages->excludes(args->decode_option)->excludes(jsonl);
   args->decode_option->excludes(jsonl);
+  args->boundary_option = app.add_option("--boundary", args->boundary,
+                                         "Show where a context (--context or --messages) ends and requests (--prompt) begin: "
+                                         "message, probe or longest")
+                              ->expected(0, 1)
+                              ->default_str("message")
+                              ->check(CLI::IsMember({"message", "probe", "longest"}));
+  args->context = kDefaultPolicy;
+  app.add_option("--context", args->context, "With --boundary: the system message (default: a support policy)")
+      ->needs(args->boundary_option)->excludes(messages);
+  app.add_option("--prompt", args->prompts, "With --boundary: a request; repeatable")
+      ->needs(args->boundary_option)->allow_extra_args(false);
+  args->boundary_option->excludes(args->text_option)->excludes(args->decode_option)->excludes(jsonl);
   args->template_flags.add_to(app);
   app.add_flag("--add-special-tokens", args->add_special_tokens, "Apply the tokenizer's post-processor to plain text");
   app.add_flag("--no-generation-prompt", args->no_generation_prompt, "Do not open the assistant's turn");

@@ -4,6 +4,11 @@
 
 namespace kvfork::cli {
 
+BoundaryMode parse_boundary_mode(const std::string& name) {
+  if (name == "probe") return BoundaryMode::Probe;
+  return name == "longest" ? BoundaryMode::Longest : BoundaryMode::Message;
+}
+
 void FixedPartFlags::add_to(CLI::App& app) {
   context_option = app.add_option("--context", context, "The fixed context, a system message (default: a support policy)");
   context_file_option = app.add_option("--context-file", context_file, "Read the context from a file, - for standard input");
@@ -21,11 +26,6 @@ void FixedPartFlags::add_to(CLI::App& app) {
       ->check(CLI::IsMember({"message", "probe", "longest"}))
       ->capture_default_str();
   template_flags.add_to(app);
-}
-
-BoundaryMode FixedPartFlags::mode() const {
-  if (boundary == "probe") return BoundaryMode::Probe;
-  return boundary == "longest" ? BoundaryMode::Longest : BoundaryMode::Message;
 }
 
 FixedPart FixedPartFlags::read() const {

@@ -12,6 +12,9 @@
 
 namespace kvfork::cli {
 
+/// "message", "probe" or "longest"; anything else was refused while parsing.
+BoundaryMode parse_boundary_mode(const std::string& name);
+
 /// --context, --context-file, --messages, --raw, --boundary and the template's options.
 struct FixedPartFlags {
   TemplateFlags template_flags;
@@ -29,7 +32,7 @@ struct FixedPartFlags {
 
   /// Whether any option names a fixed part; without one the built-in policy is used.
   bool is_given() const { return *context_option || *context_file_option || *messages_option; }
-  BoundaryMode mode() const;
+  BoundaryMode mode() const { return parse_boundary_mode(boundary); }
   /// Reads the files. Throws Error{NotFound, Io, InvalidArgument}.
   FixedPart read() const;
   Prompter make_prompter(std::shared_ptr<const Text> text) const;

@@ -79,7 +79,9 @@ class Prompts(cli.CliTest):
         expected = self.answers("--prompt", "hello", "--prompt", "the order")
         self.assertEqual(self.answers(stdin="hello\nthe order\n"), expected)
         self.assertEqual(self.answers(stdin="hello\nthe order"), expected)
-        self.assertEqual(self.answers("--prompt-file", self.write("p.txt", "hello\nthe order\n")), expected)
+        files = [self.write("p.txt", "hello"), self.write("q.txt", "the order\n")]
+        self.assertEqual(self.answers("--prompt-file", files[0], "--prompt-file", files[1]), expected)
+        self.assertEqual(self.answers("--prompt-file", self.write("r.txt", "hello\nthe order\n"))[0][0], "hello\nthe order")
 
     def test_context_file_is_the_context(self):
         expected = self.run_json("--context", CONTEXT, "--prompt", "hello")["answers"][0]["ids"]
