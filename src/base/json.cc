@@ -1,6 +1,7 @@
 #include "base/json.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "base/error.h"
 #include "base/utf8.h"
@@ -15,6 +16,9 @@ constexpr size_t kMaxDepth = 1024;
 class ErrorFinder {
  public:
   explicit ErrorFinder(std::string_view text) : text_(text) {}
+
+  // Where integers end that may not fit 64 bits.
+  const std::vector<size_t>& long_integers() const { return long_integers_; }
 
   // The position of the offending byte, or npos when the grammar holds (a number out of range, say).
   size_t find() {
@@ -111,8 +115,11 @@ class ErrorFinder {
   }
 
   bool number() {
+    constexpr size_t kSafeDigits = 18;
     take('-');
+    const size_t start = position_;
     if (!take('0') && !digits()) return false;
+    if (!at('.') && !at('e') && !at('E') && position_ - start > kSafeDigits) long_integers_.push_back(position_);
     if (take('.') && !digits()) return false;
     if (take('e') || take('E')) {
       if (!take('+')) take('-');
@@ -123,6 +130,7 @@ class ErrorFinder {
 
   std::string_view text_;
   size_t position_ = 0;
+  std::vector<size_t> long_integers_;
 };
 
 [[noreturn]] void fail_parse(std::string_view text, std::string_view subject, simdjson::error_code error) {
@@ -140,12 +148,33 @@ class ErrorFinder {
        describe_position(text, position));
 }
 
+// `text` with its long integers written as floating-point numbers; empty when there are none.
+std::string with_float_integers(std::string_view text) {
+  ErrorFinder finder(text);
+  if (finder.find() != std::string_view::npos || finder.long_integers().empty()) return "";
+  std::string result;
+  size_t begin = 0;
+  for (const size_t end : finder.long_integers()) {
+    result.append(text.substr(begin, end - begin)).append("e0");
+    begin = end;
+  }
+  return result.append(text.substr(begin));
+}
+
 }  // namespace
 
 JsonDocument JsonDocument::parse(std::string_view text, std::string_view subject) {
   JsonDocument document;
   document.parser_ = std::make_unique<simdjson::dom::parser>();
-  const auto error = document.parser_->parse(text.data(), text.size()).get(document.root_);
+  const auto parse_text = [&](std::string_view json) {
+    return document.parser_->parse(json.data(), json.size()).get(document.root_);
+  };
+  auto error = parse_text(text);
+  if (error != simdjson::SUCCESS) {
+    // Python reads integers of any size, so files have them (1e30 written out is a usual "no limit").
+    const std::string patched = with_float_integers(text);
+    if (!patched.empty()) error = parse_text(patched);
+  }
   if (error != simdjson::SUCCESS) fail_parse(text, subject, error);
   return document;
 }
@@ -165,9 +194,9 @@ std::string describe_json(simdjson::dom::element value) {
     case element_type::OBJECT:
       return "an object";
     case element_type::STRING: {
-      const std::string_view text = value.get_string().value_unsafe();
-      return text.size() <= 60 ? fmt::format("the string \"{}\"", text)
-                               : fmt::format("the string \"{}...\"", to_valid_utf8(text.substr(0, 57)));
+      // Minified, control characters are escaped.
+      const std::string text = simdjson::minify(value);
+      return text.size() <= 80 ? "the string " + text : "the string " + to_valid_utf8(text.substr(0, 77)) + "...\"";
     }
     case element_type::INT64:
     case element_type::UINT64:

@@ -15,8 +15,9 @@ namespace kvfork::base {
 
 class JsonDocument {
  public:
-  /// Throws Error{Corrupt} "SUBJECT: expected JSON, found ... at line L, column C (byte B)". Strict RFC 8259:
-  /// no comments, no NaN, no text after the value; nesting is limited to 1024 levels.
+  /// Throws Error{Corrupt} "SUBJECT: expected JSON, found ... at line L, column C (byte B)". RFC 8259: no
+  /// comments, no NaN, no text after the value; nesting is limited to 1024 levels. Integers beyond 64 bits become
+  /// floating-point numbers.
   static JsonDocument parse(std::string_view text, std::string_view subject);
 
   simdjson::dom::element root() const { return root_; }

@@ -87,20 +87,29 @@ const Weight* Checkpoint::find_weight(std::string_view name) const noexcept {
   return found != weights_.end() && found->name == name ? &*found : nullptr;
 }
 
+std::vector<const base::MappedFile*> Checkpoint::files() const {
+  std::vector<const base::MappedFile*> files;
+  for (const Safetensors& shard : shards_) files.push_back(&shard.file());
+  if (gguf_) {
+    for (const base::MappedFile& part : gguf_->files()) files.push_back(&part);
+  }
+  return files;
+}
+
 void Checkpoint::open_directory(const fs::path& path) {
   const fs::path config_path = path / "config.json";
   if (!file_exists(config_path)) fail_no_config(path);
   if (file_exists(path / "adapter_config.json"))
     fail(ErrorCode::Unsupported, "{}: adapters are not applied; merge it into the model and save that",
          (path / "adapter_config.json").string());
-  const std::string config_text = base::read_file(config_path, kMaxConfigBytes);
-  config_ = parse_config(config_text, config_path.string());
+  config_json_ = base::read_file(config_path, kMaxConfigBytes);
+  config_ = parse_config(config_json_, config_path.string());
   const fs::path generation_path = path / "generation_config.json";
   // Without the file, Transformers takes generation settings out of config.json, where older checkpoints have them.
   generation_config_ =
       file_exists(generation_path)
           ? parse_generation_config(base::read_file(generation_path, kMaxConfigBytes), generation_path.string())
-          : parse_generation_config(config_text, config_path.string());
+          : parse_generation_config(config_json_, config_path.string());
 
   // The order is Transformers': the single file wins over an index.
   const fs::path single = path / "model.safetensors";

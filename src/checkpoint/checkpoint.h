@@ -44,6 +44,12 @@ class Checkpoint {
   /// The file, for tokenizer and template; nullptr for a directory.
   const GgufFile* gguf() const noexcept { return gguf_ ? &*gguf_ : nullptr; }
 
+  /// The weight files, in the order of their names or of the parts of a split GGUF file.
+  std::vector<const base::MappedFile*> files() const;
+
+  /// The text of config.json; empty for a GGUF file.
+  const std::string& config_json() const noexcept { return config_json_; }
+
   /// Total size of the weight files.
   size_t file_bytes() const noexcept { return file_bytes_; }
 
@@ -55,6 +61,7 @@ class Checkpoint {
   void keep_needed_weights();
 
   ModelConfig config_;
+  std::string config_json_;
   GenerationConfig generation_config_;
   std::vector<Weight> weights_;
   std::vector<Safetensors> shards_;

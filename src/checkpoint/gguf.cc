@@ -118,12 +118,19 @@ class Cursor {
   size_t position_ = 0;
 };
 
+// Names are shown in messages, so they must be text without control characters.
+bool is_name(std::string_view name) {
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  return !name.empty() && base::find_invalid_utf8(name) == name.size() &&
+         std::none_of(name.begin(), name.end(), is_control);
+}
+
 GgufValue take_value(Cursor& cursor, std::string_view subject) {
   GgufValue value;
   value.key = cursor.take_string("a metadata key");
-  if (value.key.empty() || base::find_invalid_utf8(value.key) < value.key.size())
-    fail(ErrorCode::Corrupt, "{}: the metadata key before byte {} is empty or not UTF-8", subject,
-         cursor.position());
+  if (!is_name(value.key))
+    fail(ErrorCode::Corrupt, "{}: the metadata key before byte {} is empty, not UTF-8 or has control characters",
+         subject, cursor.position());
   value.type = cursor.take_type(value.key);
   Cursor start = cursor;
   if (value.type == GgufValueType::Array) {
@@ -169,9 +176,9 @@ void set_size(GgufTensor& tensor, std::string_view subject) {
 TensorPlace take_tensor(Cursor& cursor, std::string_view subject) {
   TensorPlace place;
   place.tensor.name = cursor.take_string("a tensor name");
-  if (place.tensor.name.empty() || base::find_invalid_utf8(place.tensor.name) < place.tensor.name.size())
-    fail(ErrorCode::Corrupt, "{}: the tensor name before byte {} is empty or not UTF-8", subject,
-         cursor.position());
+  if (!is_name(place.tensor.name))
+    fail(ErrorCode::Corrupt, "{}: the tensor name before byte {} is empty, not UTF-8 or has control characters",
+         subject, cursor.position());
   const auto n_dimensions = cursor.take_scalar<uint32_t>(place.tensor.name);
   if (n_dimensions > kMaxDimensions)
     fail(ErrorCode::Corrupt, "{}: {}: expected at most {} dimensions, found {}", subject, place.tensor.name,

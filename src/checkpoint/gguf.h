@@ -92,6 +92,9 @@ class GgufFile {
 
   size_t file_bytes() const noexcept { return file_bytes_; }
 
+  /// The mappings, in the order of the parts; empty after parse.
+  std::span<const base::MappedFile> files() const noexcept { return files_; }
+
  private:
   void read(std::span<const std::byte> bytes, std::string_view subject, bool is_first);
   void open_other_parts(const std::filesystem::path& path, size_t n_parts);

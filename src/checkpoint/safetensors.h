@@ -48,6 +48,9 @@ class Safetensors {
 
   size_t file_bytes() const noexcept { return file_bytes_; }
 
+  /// The mapping; empty after parse.
+  const base::MappedFile& file() const noexcept { return file_; }
+
  private:
   base::MappedFile file_;
   std::vector<TensorView> tensors_;

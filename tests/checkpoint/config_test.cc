@@ -246,6 +246,20 @@ TEST(Config, JsonErrorsCarryAPosition) {
   fails(deep, "expected JSON");
 }
 
+TEST(Config, IntegersBeyond64BitsAreNumbers) {
+  EXPECT_NO_THROW(parse_config(R"({"model_type":"llama","limit":1000000000000000019884624838656})", "c"));
+  EXPECT_EQ(parse_config(R"({"model_type":"llama","rope_theta":100000000000000000000})", "c").rope_theta, 1e20);
+  const char* size = R"({"model_type":"llama","hidden_size":100000000000000000000})";
+  expect_error(
+      ErrorCode::Corrupt, [&] { parse_config(size, "c"); }, "c: hidden_size: expected a non-negative integer");
+}
+
+TEST(Config, MessagesEscapeControlCharacters) {
+  expect_error(
+      ErrorCode::Corrupt, [] { parse_config("{\"model_type\":\"llama\",\"vocab_size\":\"a\\n\\u001b[2J\"}", "c"); },
+      R"(found the string "a\n\u001b[2J")");
+}
+
 TEST(Config, TheLastOfEqualKeysCounts) {
   EXPECT_EQ(parse_config(R"({"model_type":"llama","vocab_size":1,"vocab_size":2})", "c").vocab_size, 2u);
 }

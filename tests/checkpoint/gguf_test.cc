@@ -148,7 +148,7 @@ TEST(Gguf, RefusesBadMetadata) {
   expect_corrupt(unknown, "k: unknown value type 13");
   GgufBuilder empty;
   empty.add("", uint32_t{1});
-  expect_corrupt(empty, "empty or not UTF-8");
+  expect_corrupt(empty, "is empty, not UTF-8");
   GgufBuilder long_string;
   long_string.add_raw("k", 8, raw(~uint64_t{0}));
   expect_corrupt(long_string, "expected 18446744073709551615 bytes for k");
@@ -209,7 +209,7 @@ TEST(Gguf, RefusesBadTensors) {
   expect_corrupt(twice, "the tensor t occurs twice");
   GgufBuilder name;
   name.add_tensor("\xff", {1}, 0, raw(1.0f));
-  expect_corrupt(name, "empty or not UTF-8");
+  expect_corrupt(name, "is empty, not UTF-8");
 }
 
 TEST(Gguf, EveryTruncationIsRefused) {
