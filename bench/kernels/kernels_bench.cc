@@ -163,7 +163,8 @@ void attention(benchmark::State& state, const KernelTable& table, Element type, 
                            .v_block = block + k_bytes,
                            .max = max_b.data(),
                            .sum = sum_b.data(),
-                           .out = out_b.data()});
+                           .out = out_b.data(),
+                           .next_k_block = block + k_bytes + v_bytes});
     table.attention_merge(max.data(), sum.data(), out.data(), max_b.data(), sum_b.data(), out_b.data(), n_rows,
                           head_dim);
     offset += k_bytes + v_bytes;

@@ -63,6 +63,8 @@ struct AttentionBlockArgs {
   float* max;           // [n_rows]
   float* sum;           // [n_rows]
   float* out;           // [n_rows, value_stride(head_dim)]
+  /// What the caller will pass as k_block next, to be prefetched; or null.
+  const void* next_k_block = nullptr;
 };
 
 /// Keys and values of consecutive positions of one KV head, stored into one block from slot `slot` on.

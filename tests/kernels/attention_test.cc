@@ -220,6 +220,21 @@ TEST_P(Attention, SlotsNeverStoredDoNotMatter) {
   }
 }
 
+TEST_P(Attention, PrefetchingTheNextBlockChangesNothing) {
+  for (Element type : kKvTypes) {
+    Block block(table(), type, 96, 15);
+    Result without(15, block.stride()), with(15, block.stride());
+    run(block, without);
+    AttentionBlockArgs args = block.args(with.max.data(), with.sum.data(), with.out.data());
+    EdgeArray<char> last(64);  // a prefetch may run off its end without harm
+    args.next_k_block = last.data();
+    table().attention_block(args);
+    EXPECT_TRUE(same_bits(without.max, with.max, 15));
+    EXPECT_TRUE(same_bits(without.sum, with.sum, 15));
+    EXPECT_TRUE(same_bits(without.out, with.out, 15 * block.stride()));
+  }
+}
+
 TEST_P(Attention, MergeAgreesWithTwin) {
   for (size_t head_dim : {1, 17, 64, 100}) {
     constexpr size_t kRows = 5;

@@ -23,78 +23,88 @@ typename V::Reg load_element(const uint16_t* p) {
   return V::load_bf16(p);
 }
 
-/// Where the vectors of one step lie: `step` elements to the next step, `column` elements to the next vector.
-struct Strides {
-  size_t step;
-  size_t column;
+/// Vectors b[i][c] of T, i from begin to end, each to be scaled by the number factor[r][i] of every row r and added
+/// to out[r][c]; from zero where begin is 0. Meanwhile as many bytes as are read of b are prefetched from `ahead`
+/// on.
+template <class T>
+struct ScaledSum {
+  const float* const* factor;
+  size_t begin;
+  size_t end;
+  const T* b;
+  size_t step;    // elements from b[i] to b[i + 1]
+  size_t column;  // elements from b[i][c] to b[i][c + 1]
+  float* const* out;
+  const void* ahead;
 };
 
-/// out[r][c] += factor[r][i] * b[i][c] for i in [begin, end), in ascending i; from zero where begin is 0.
 template <class V, int kRows, int kColumns, class T>
-void add_scaled(const float* const* factor, size_t begin, size_t end, const T* b, Strides b_strides,
-                float* const* out, size_t out_column) {
+void add_scaled(const ScaledSum<T>& sum) {
+  constexpr size_t kStepBytes = kColumns * V::kLanes * sizeof(T);
   typename V::Reg acc[kRows][kColumns];
+  const float* factor[kRows];
   for (int r = 0; r < kRows; ++r) {
-    for (int c = 0; c < kColumns; ++c) {
-      acc[r][c] = begin == 0 ? V::zero() : V::load(out[r] + static_cast<size_t>(c) * out_column);
+    factor[r] = sum.factor[r];
+    for (size_t c = 0; c < kColumns; ++c) {
+      acc[r][c] = sum.begin == 0 ? V::zero() : V::load(sum.out[r] + c * V::kLanes);
     }
   }
-  const float* rows[kRows];
-  for (int r = 0; r < kRows; ++r) rows[r] = factor[r];
-  for (size_t i = begin; i < end; ++i) {
+  const char* ahead = static_cast<const char*>(sum.ahead) + sum.begin * kStepBytes;
+  const T* b = sum.b + sum.begin * sum.step;
+  for (size_t i = sum.begin; i < sum.end; ++i, b += sum.step, ahead += kStepBytes) {
+    for (size_t byte = 0; byte < kStepBytes; byte += 64) __builtin_prefetch(ahead + byte, 0, 2);
     typename V::Reg column[kColumns];
-    for (int c = 0; c < kColumns; ++c) {
-      column[c] = load_element<V>(b + i * b_strides.step + static_cast<size_t>(c) * b_strides.column);
-    }
+    for (size_t c = 0; c < kColumns; ++c) column[c] = load_element<V>(b + c * sum.column);
     for (int r = 0; r < kRows; ++r) {
-      const auto f = V::broadcast(rows[r][i]);
+      const auto f = V::broadcast(factor[r][i]);
       for (int c = 0; c < kColumns; ++c) acc[r][c] = V::fma(f, column[c], acc[r][c]);
     }
   }
   for (int r = 0; r < kRows; ++r) {
-    for (int c = 0; c < kColumns; ++c) V::store(out[r] + static_cast<size_t>(c) * out_column, acc[r][c]);
+    for (size_t c = 0; c < kColumns; ++c) V::store(sum.out[r] + c * V::kLanes, acc[r][c]);
   }
 }
 
 template <class V, int kRows, int kColumns, class T>
-void add_scaled_columns(size_t n_columns, const float* const* factor, size_t begin, size_t end, const T* b,
-                        Strides b_strides, float* const* out, size_t out_column) {
+void add_scaled_columns(size_t n_columns, const ScaledSum<T>& sum) {
   if constexpr (kColumns > 1) {
-    if (n_columns < kColumns) {
-      return add_scaled_columns<V, kRows, kColumns - 1>(n_columns, factor, begin, end, b, b_strides, out,
-                                                        out_column);
-    }
+    if (n_columns < kColumns) return add_scaled_columns<V, kRows, kColumns - 1>(n_columns, sum);
   }
-  add_scaled<V, kRows, kColumns>(factor, begin, end, b, b_strides, out, out_column);
+  add_scaled<V, kRows, kColumns>(sum);
 }
 
-template <class V>
-constexpr size_t kVectorsPerGroup = kGroupTokens / V::kLanes;
+/// One block's keys and values as a tile of rows reads them. The first tile prefetches: values while it reads keys,
+/// and the next block's keys while it reads values.
+template <class T>
+struct Block {
+  const T* k;
+  const T* v;
+  size_t head_dim;
+  bool prefetches_values;
+  const T* next_k;
+};
 
 /// score[r][t] for the keys of the first n_groups groups.
 template <class V, int kRows, class T>
-void score_rows(const float* const* q, size_t head_dim, size_t n_groups, const T* k_block, float* const* score) {
-  constexpr int kColumns = V::kAttentionColumns;
-  float* out[kRows];
-  const auto advance = [&](size_t key) {
+void score_rows(const float* const* q, size_t n_groups, const Block<T>& block, float* const* score) {
+  constexpr size_t kColumns = V::kAttentionColumns;
+  constexpr bool kWholeGroups = V::kLanes == kGroupTokens;
+  static_assert(kWholeGroups || kGroupTokens % (kColumns * V::kLanes) == 0);
+  const size_t n_keys = n_groups * kGroupTokens;
+  const size_t group_size = block.head_dim * kGroupTokens;
+  for (size_t key = 0; key < n_keys; key += kColumns * V::kLanes) {
+    float* out[kRows];
     for (int r = 0; r < kRows; ++r) out[r] = score[r] + key;
-  };
-  if constexpr (kVectorsPerGroup<V> == 1) {
-    const size_t group_size = head_dim * kGroupTokens;
-    for (size_t group = 0; group < n_groups; group += kColumns) {
-      advance(group * kGroupTokens);
-      add_scaled_columns<V, kRows, kColumns>(n_groups - group, q, 0, head_dim, k_block + group * group_size,
-                                             {kGroupTokens, group_size}, out, V::kLanes);
-    }
-  } else {
-    for (size_t vector = 0; vector < n_groups * kVectorsPerGroup<V>; vector += kColumns) {
-      static_assert(kVectorsPerGroup<V> % kColumns == 0);
-      const size_t key = vector * V::kLanes;
-      advance(key);
-      add_scaled<V, kRows, kColumns>(q, 0, head_dim,
-                                     k_block + key / kGroupTokens * head_dim * kGroupTokens + key % kGroupTokens,
-                                     {kGroupTokens, V::kLanes}, out, V::kLanes);
-    }
+    const T* k = block.k + key / kGroupTokens * group_size + key % kGroupTokens;
+    const ScaledSum<T> sum{.factor = q,
+                           .begin = 0,
+                           .end = block.head_dim,
+                           .b = k,
+                           .step = kGroupTokens,
+                           .column = kWholeGroups ? group_size : V::kLanes,
+                           .out = out,
+                           .ahead = block.prefetches_values ? block.v + key * value_stride(block.head_dim) : k};
+    add_scaled_columns<V, kRows, kColumns>((n_keys - key) / V::kLanes, sum);
   }
 }
 
@@ -126,21 +136,32 @@ void soften(float* score, size_t n_valid, float scale, float* max_out, float* su
 /// out[r] = sum over the row's valid keys of p[r][t] * V[t]: the keys that all rows have in a tile, the others row
 /// by row.
 template <class V, int kRows, class T>
-void weigh_values(const float* const* p, const uint32_t* n_valid, size_t head_dim, const T* v_block, float* out) {
-  constexpr int kColumns = V::kAttentionColumns;
-  const size_t stride = value_stride(head_dim);
+void weigh_values(const float* const* p, const uint32_t* n_valid, const Block<T>& block, float* out) {
+  constexpr size_t kColumns = V::kAttentionColumns;
+  const size_t stride = value_stride(block.head_dim);
   size_t common = n_valid[0];
   for (int r = 1; r < kRows; ++r) common = n_valid[r] < common ? n_valid[r] : common;
   for (size_t d = 0; d < stride; d += kColumns * V::kLanes) {
     const size_t n_columns = (stride - d) / V::kLanes;
     float* rows[kRows];
-    for (int r = 0; r < kRows; ++r) rows[r] = out + static_cast<size_t>(r) * stride + d;
-    add_scaled_columns<V, kRows, kColumns>(n_columns, p, 0, common, v_block + d, {stride, V::kLanes}, rows,
-                                           V::kLanes);
+    for (size_t r = 0; r < kRows; ++r) rows[r] = out + r * stride + d;
+    const T* v = block.v + d;
+    ScaledSum<T> sum{.factor = p,
+                     .begin = 0,
+                     .end = common,
+                     .b = v,
+                     .step = stride,
+                     .column = V::kLanes,
+                     .out = rows,
+                     .ahead = block.next_k ? block.next_k + d * kBlockTokens : v};
+    add_scaled_columns<V, kRows, kColumns>(n_columns, sum);
     for (int r = 0; r < kRows; ++r) {
       if (n_valid[r] == common) continue;
-      add_scaled_columns<V, 1, kColumns>(n_columns, p + r, common, n_valid[r], v_block + d, {stride, V::kLanes},
-                                         rows + r, V::kLanes);
+      sum.factor = p + r;
+      sum.begin = common;
+      sum.end = n_valid[r];
+      sum.out = rows + r;
+      add_scaled_columns<V, 1, kColumns>(n_columns, sum);
     }
   }
 }
@@ -150,18 +171,20 @@ void attend_rows(const AttentionBlockArgs& args, size_t row) {
   float score[kRows][kBlockTokens];
   float* scores[kRows];
   size_t most = 0;
-  for (int r = 0; r < kRows; ++r) {
-    const size_t n = args.n_valid[row + static_cast<size_t>(r)];
-    most = n > most ? n : most;
+  for (size_t r = 0; r < kRows; ++r) {
+    most = args.n_valid[row + r] > most ? args.n_valid[row + r] : most;
     scores[r] = score[r];
   }
-  const size_t n_groups = (most + kGroupTokens - 1) / kGroupTokens;
-  score_rows<V, kRows>(args.q + row, args.head_dim, n_groups, static_cast<const T*>(args.k_block), scores);
+  const Block<T> block{.k = static_cast<const T*>(args.k_block),
+                       .v = static_cast<const T*>(args.v_block),
+                       .head_dim = args.head_dim,
+                       .prefetches_values = row == 0,
+                       .next_k = row == 0 ? static_cast<const T*>(args.next_k_block) : nullptr};
+  score_rows<V, kRows>(args.q + row, (most + kGroupTokens - 1) / kGroupTokens, block, scores);
   for (size_t r = 0; r < kRows; ++r) {
     soften<V>(score[r], args.n_valid[row + r], args.scale, args.max + row + r, args.sum + row + r);
   }
-  weigh_values<V, kRows>(scores, args.n_valid + row, args.head_dim, static_cast<const T*>(args.v_block),
-                         args.out + row * value_stride(args.head_dim));
+  weigh_values<V, kRows>(scores, args.n_valid + row, block, args.out + row * value_stride(args.head_dim));
 }
 
 template <class V, int kRows, class T>
@@ -174,13 +197,17 @@ void attend_up_to(const AttentionBlockArgs& args, size_t row, size_t n_rows) {
 
 template <class V>
 void attention_block(const AttentionBlockArgs& args) noexcept {
-  constexpr size_t kRows = V::kAttentionRows;
-  for (size_t row = 0; row < args.n_rows; row += kRows) {
+  constexpr size_t kMostRows = V::kAttentionRows;
+  const size_t n_tiles = (args.n_rows + kMostRows - 1) / kMostRows;
+  for (size_t tile = 0, row = 0; tile < n_tiles; ++tile) {
+    // Tiles of nearly equal size: one row alone would leave most of the multipliers idle.
+    const size_t n_rows = (args.n_rows - row) / (n_tiles - tile);
     if (args.kv_type == Element::BF16) {
-      attend_up_to<V, kRows, uint16_t>(args, row, args.n_rows - row);
+      attend_up_to<V, kMostRows, uint16_t>(args, row, n_rows);
     } else {
-      attend_up_to<V, kRows, float>(args, row, args.n_rows - row);
+      attend_up_to<V, kMostRows, float>(args, row, n_rows);
     }
+    row += n_rows;
   }
 }
 

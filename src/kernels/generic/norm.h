@@ -31,22 +31,26 @@ void rms_norm(const float* x, const float* weight, float eps, size_t n, float* y
   }
 }
 
-/// Two roundings of products and one of their sum, as the reference has them; so never fused.
+/// One vector of n <= kLanes pairs: two roundings of products and one of their sum, as the reference has them; so
+/// never fused.
+template <class V>
+void rotate_pairs(float* low, float* high, const float* cos, const float* sin, size_t n) {
+  const auto load = [=](const float* p) { return n == V::kLanes ? V::load(p) : V::load_n(p, n); };
+  const auto store = [=](float* p, typename V::Reg x) { n == V::kLanes ? V::store(p, x) : V::store_n(p, n, x); };
+  const auto a = load(low), b = load(high), c = load(cos), s = load(sin);
+  store(low, V::sub(V::mul(a, c), V::mul(b, s)));
+  store(high, V::add(V::mul(b, c), V::mul(a, s)));
+}
+
 template <class V>
 void rope(float* x, size_t n_heads, size_t head_dim, const float* cos, const float* sin) noexcept {
   const size_t half = head_dim / 2;
   for (size_t head = 0; head < n_heads; ++head) {
     float* low = x + head * head_dim;
-    float* high = low + half;
-    for (size_t i = 0; i < half; i += V::kLanes) {
-      const size_t n = half - i < V::kLanes ? half - i : V::kLanes;
-      const auto c = V::load_n(cos + i, n);
-      const auto s = V::load_n(sin + i, n);
-      const auto a = V::load_n(low + i, n);
-      const auto b = V::load_n(high + i, n);
-      V::store_n(low + i, n, V::sub(V::mul(a, c), V::mul(b, s)));
-      V::store_n(high + i, n, V::add(V::mul(b, c), V::mul(a, s)));
-    }
+    size_t i = 0;
+    for (; i + V::kLanes <= half; i += V::kLanes)
+      rotate_pairs<V>(low + i, low + half + i, cos + i, sin + i, V::kLanes);
+    if (i < half) rotate_pairs<V>(low + i, low + half + i, cos + i, sin + i, half - i);
   }
 }
 
