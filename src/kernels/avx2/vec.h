@@ -13,7 +13,6 @@ struct Avx2 {
   using Reg = __m256;
   using Bits = __m256i;
   static constexpr size_t kLanes = 8;
-  // Register tiles: accumulators (rows x features, rows x vectors), operands and a temporary fit the registers.
   static constexpr int kTileFeatures = 3, kTileRows = 3;
   static constexpr int kLongRowFeatures = 3;
   static constexpr int kAttentionRows = 4, kAttentionColumns = 2;

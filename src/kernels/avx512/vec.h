@@ -12,7 +12,6 @@ struct Avx512 {
   using Reg = __m512;
   using Bits = __m512i;
   static constexpr size_t kLanes = 16;
-  // Register tiles: accumulators (rows x features, rows x vectors), operands and a temporary fit the registers.
   static constexpr int kTileFeatures = 4, kTileRows = 6;
   static constexpr int kLongRowFeatures = 8;
   static constexpr int kAttentionRows = 6, kAttentionColumns = 4;

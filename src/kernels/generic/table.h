@@ -6,6 +6,7 @@
 #include "kernels/generic/kv.h"
 #include "kernels/generic/matmul.h"
 #include "kernels/generic/norm.h"
+#include "kernels/generic/pack.h"
 #include "kernels/kernels.h"
 
 namespace kvfork::kernels {

@@ -15,7 +15,9 @@ struct Portable {
   typedef float Reg __attribute__((vector_size(16)));
   typedef uint32_t Bits __attribute__((vector_size(16)));
   static constexpr size_t kLanes = 4;
-  // Register tiles: accumulators (rows x features, rows x vectors), operands and a temporary fit the registers.
+  // Sizes of register tiles; they change no bit. Accumulators (rows x features in products, rows x vectors in
+  // attention), operands and a temporary have to fit the registers. kLongRowFeatures: features at once for a single
+  // row that does not stay in the first-level cache.
   static constexpr int kTileFeatures = 2, kTileRows = 4;
   static constexpr int kLongRowFeatures = 2;
   static constexpr int kAttentionRows = 2, kAttentionColumns = 2;

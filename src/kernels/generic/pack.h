@@ -1,0 +1,104 @@
+// How weights are read and activations packed to match (V is a set's lanes, portable/vec.h).
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/kernels.h"
+#include "kernels/scalar.h"
+
+namespace kvfork::kernels {
+namespace {
+
+/// One step over k reads kParts vectors of weights. bf16 pairs are split into even and odd places by a shift and a
+/// mask, which is cheaper than unpacking in order; `pack` puts the activations into the same order.
+template <class Lanes>
+struct Bf16Weights {
+  using V = Lanes;
+  static constexpr Element kType = Element::BF16;
+  static constexpr size_t kElementBytes = 2;
+  static constexpr int kParts = 2;
+  static constexpr size_t kStep = kParts * V::kLanes;
+  using Raw = typename V::Bits;
+  static Raw load(const char* p) { return V::load_bits(p); }
+  static Raw load_n(const char* p, size_t n) { return V::load_halves(p, n); }
+  template <int kPart>
+  static typename V::Reg part(Raw raw) {
+    return kPart == 0 ? V::bf16_even(raw) : V::bf16_odd(raw);
+  }
+};
+
+template <class Lanes>
+struct F16Weights {
+  using V = Lanes;
+  static constexpr Element kType = Element::F16;
+  static constexpr size_t kElementBytes = 2;
+  static constexpr int kParts = 1;
+  static constexpr size_t kStep = V::kLanes;
+  using Raw = typename V::Reg;
+  static Raw load(const char* p) { return V::load_f16(p); }
+  static Raw load_n(const char* p, size_t n) { return V::load_f16_n(p, n); }
+  template <int kPart>
+  static typename V::Reg part(Raw raw) {
+    return raw;
+  }
+};
+
+template <class Lanes>
+struct F32Weights {
+  using V = Lanes;
+  static constexpr Element kType = Element::F32;
+  static constexpr size_t kElementBytes = 4;
+  static constexpr int kParts = 1;
+  static constexpr size_t kStep = V::kLanes;
+  using Raw = typename V::Reg;
+  static Raw load(const char* p) { return V::load(reinterpret_cast<const float*>(p)); }
+  static Raw load_n(const char* p, size_t n) { return V::load_n(reinterpret_cast<const float*>(p), n); }
+  template <int kPart>
+  static typename V::Reg part(Raw raw) {
+    return raw;
+  }
+};
+
+template <class V>
+size_t pack_step(Element weight_type) {
+  return weight_type == Element::BF16 ? Bf16Weights<V>::kStep : V::kLanes;
+}
+
+/// Rows a multiple of 4096 bytes apart would fall into the same few cache sets, so such a row gets one line more.
+template <class V>
+size_t packed_row_bytes(size_t k, Element weight_type) noexcept {
+  const size_t bytes = round_up(round_up(k, pack_step<V>(weight_type)) * sizeof(float), 64);
+  return bytes % 4096 == 0 ? bytes + 64 : bytes;
+}
+
+template <class V>
+void pack_row(const float* x, size_t k, Element weight_type, Rounding rounding, float* out) {
+  const auto load = [=](size_t i) {
+    const auto v = i + V::kLanes <= k ? V::load(x + i) : i < k ? V::load_n(x + i, k - i) : V::zero();
+    return rounding == Rounding::ToBF16 ? V::round_bf16(v) : v;
+  };
+  const size_t step = pack_step<V>(weight_type);
+  for (size_t i = 0; i < k; i += step, out += step) {
+    auto first = load(i);
+    if (weight_type == Element::BF16) {
+      auto second = load(i + V::kLanes);
+      V::deinterleave(first, second, &first, &second);
+      V::store(out + V::kLanes, second);
+    }
+    V::store(out, first);
+  }
+}
+
+template <class V>
+void pack(const float* x, size_t x_stride, size_t n_rows, size_t k, Element weight_type, Rounding rounding,
+          void* packed) noexcept {
+  const size_t row_bytes = packed_row_bytes<V>(k, weight_type);
+  for (size_t row = 0; row < n_rows; ++row) {
+    float* out = reinterpret_cast<float*>(static_cast<char*>(packed) + row * row_bytes);
+    pack_row<V>(x + row * x_stride, k, weight_type, rounding, out);
+  }
+}
+
+}  // namespace
+}  // namespace kvfork::kernels
