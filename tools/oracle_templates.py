@@ -23,6 +23,11 @@ from template_snippets import FAMILIES, generate  # noqa: E402
 NOW = "2031-01-05T06:07:08"
 
 
+# What kvfork refuses by name where Python computes (docs/templates.md).
+REFUSED = ("an integer beyond 64 bits is not supported", "integers beyond 64 bits are not supported",
+           "complex numbers are not supported", "str.encode, str.translate and str.maketrans are not supported")
+
+
 class FrozenDatetime(datetime.datetime):
     @classmethod
     def now(cls, tz=None):
@@ -82,6 +87,7 @@ class Tally:
     def __init__(self, show):
         self.passed = 0
         self.failed = 0
+        self.refused = 0
         self.show = show
 
     def add(self, label, template, variables, expected, found):
@@ -89,6 +95,9 @@ class Tally:
             expected = {"error": "lone surrogate", "raised": False}
         if agree(expected, found):
             self.passed += 1
+            return
+        if "text" in expected and any(text in found.get("error", "") for text in REFUSED):
+            self.refused += 1
             return
         self.failed += 1
         if self.failed > self.show:
@@ -126,8 +135,9 @@ def check_snippets(args, tool, reference, tally):
         for _ in range(args.count):
             template, variables = generate(rng, family)
             expected = reference(template, variables)
-            if " at 0x" in str(expected.get("text", "")):
-                continue  # Python's addresses
+            # Python's addresses, and a fault of jinja2: it writes constants that come out infinite as names.
+            if " at 0x" in str(expected.get("text", "")) or "name 'inf'" in str(expected) or "name 'nan'" in str(expected):
+                continue
             rendered += "text" in expected
             tally.add(family, template, variables, expected, tool.render(template, variables))
         if args.verbose or tally.failed > before:
@@ -157,6 +167,7 @@ def main():
     if args.only != "templates":
         check_snippets(args, tool, reference, tally)
         print(f"snippets: {len(args.families)} families")
+    print(f"refused by name where Python computes: {tally.refused}")
     print(f"{tally.passed} passed, {tally.failed} failed")
     return 1 if tally.failed or not tally.passed else 0
 

@@ -211,7 +211,7 @@ def sequence_filters(rng):
         f"unique(attribute={attr})|list", "min", "max", f"min(attribute={attr})", f"max(false, {attr})", "sum",
         f"sum({attr})", "sum(start=10)", f"sum(attribute={attr}, start=1)", "batch(2)|list", "batch(3, 'x')|list",
         "slice(2)|list", "slice(3, 'x')|list", f"groupby({attr})", f"groupby({attr}, default=0)|length",
-        f"groupby({attr}, case_sensitive=true)|list", "random is defined", "string", "tojson", "pprint", "list|length",
+        f"groupby({attr}, case_sensitive=true)|list", "string", "tojson", "pprint", "list|length",
         "first|string", "map('upper')|join", "dictsort", "dictsort(true)", "dictsort(by='value')", "dictsort(reverse=true)",
         "items|list", "reverse", "batch(0)|list", "slice(0)|list"])
     loops = "{% for group in " + seq + "|groupby(" + attr + ") %}{{ group.grouper }}:{{ group.list|length }} {% endfor %}"
@@ -468,7 +468,7 @@ def literals(rng):
         "items[0:1:1:1]", "items[:, 1]", "d['a', 'b']", "''''", "'''a'''", "1 if t", "(1 if f else 2) + 1", "1 if t else 2 if f else 3", "x is not defined",
         "x is not not defined", "x not in items", "not x in items", "x is in items", "-x|abs", "-1|abs", "(-1)|abs", "2**-1", "-2**2", "2**3**2", "1 + 2 ~ 3", "1 ~ 2 + 3",
         "2 * 3 ~ 4", "'a' ~ 1 * 2", "1 < 2 < 3", "1 < 2 == true", "not 1 == 2", "x and y or f", "1 or 2 and 3", "5 // 2 * 3", "7 % 3 * 2", "'a' in 'abc' and true",
-        "10 - 2 - 3", "2 - -3", "3|string|length + 1", "[3, 1]|sort|first", "x|default(1)|string", "x is odd and y is odd", "'%d' % x ~ 'a'", "loop", "self", "super()", "caller()"])
+        "10 - 2 - 3", "2 - -3", "3|string|length + 1", "[3, 1]|sort|first", "x|default(1)|string", "x is odd and y is odd", "'%d' % x ~ 'a'", "loop", "super()", "caller()"])
     wrap = rng.choice(["{{ % }}", "{{ % }}", "{{ [%] }}", "{% if % %}y{% endif %}", "{% set v = % %}{{ v }}", "{{ (%)|string }}", "{{%}}"])
     return wrap.replace("%", token, 1) if "{%" not in wrap else wrap.replace(" % ", " " + token + " ", 1), VARIABLES
 

@@ -51,6 +51,7 @@ struct Expr {
   std::vector<ExprPtr> items;  ///< Tuple, List, Concat; Dict: key, value, key, ...; Compare: the operands after the first
   std::vector<CompareOp> ops;  ///< Compare
   std::unique_ptr<CallSyntax> args;    ///< Call, Filter, Test
+  bool folds = false;    ///< Item with a slice: all constants, so that jinja2 computes it when it compiles
   const Function* function = nullptr;  ///< Filter, Test; null: not known, fails when reached
 };
 

@@ -590,6 +590,8 @@ Value Evaluator::eval_item(const Expr& expr, Frame& frame) {
   Value stop = bounds.b ? eval(*bounds.b, frame) : Value();
   Value step = bounds.c ? eval(*bounds.c, frame) : Value();
   rt_.at(expr.offset);
+  // Among constants jinja2 takes the lookup that forgives, not Python's slice.
+  if (expr.folds && !can_slice(object, start, stop, step)) return rt_.undefined("the slice is undefined");
   return slice(rt_, object, start, stop, step);
 }
 

@@ -150,7 +150,7 @@ Value call_value(Runtime& rt, const Value& callee, CallArgs& args) {
 
 const Function* find_filter(std::string_view name) {
   static const auto kFilters = index({text_filters(), text_layout_filters(), number_filters(), sequence_filters(),
-                                      select_filters()});
+                                      select_filters(), pretty_filters()});
   return find(kFilters, name);
 }
 

@@ -74,6 +74,7 @@ std::span<const Function> text_layout_filters();
 std::span<const Function> number_filters();
 std::span<const Function> sequence_filters();
 std::span<const Function> select_filters();
+std::span<const Function> pretty_filters();
 std::span<const Function> text_methods();
 std::span<const Function> text_search_methods();
 std::span<const Function> dict_methods();

@@ -46,6 +46,7 @@ std::unique_ptr<Dict> make_entries(Call& c, std::string_view name) {
   }
   if (!c.raw.positional.empty()) {
     const Value& source = c.raw.positional[0];
+    if (source.is(Kind::Undefined)) c.rt.fail_undefined(source);
     if (source.is(Kind::Dict)) {
       for (const auto& [key, value] : source.as<Dict>().entries) dict->set(key, value);
     } else {

@@ -45,7 +45,7 @@ bool Cursor::next(Runtime& rt, Value& item) {
       if (position_ >= string.text.size()) return false;
       size_t start = position_;
       next_char(string.text, position_);
-      item = rt.string(string.text.substr(start, position_ - start), string.markup);
+      item = rt.string(string.text.substr(start, position_ - start));
       return true;
     }
     case Kind::Iterator: {

@@ -128,6 +128,7 @@ class Lexer {
   }
 
   void lex_comment(size_t begin) {
+    if (position_ == source_.size()) return;  // jinja2 sees nothing to complain about here
     size_t at = source_.find("#}", position_);
     if (at == std::string_view::npos) fail(begin, "Missing end of comment tag");
     bool has_sign = at > position_ && (source_[at - 1] == '-' || source_[at - 1] == '+');
@@ -135,6 +136,7 @@ class Lexer {
   }
 
   void lex_raw(size_t begin) {
+    if (position_ == source_.size()) return;
     for (size_t at = source_.find("{%", position_); at != std::string_view::npos; at = source_.find("{%", at + 1)) {
       size_t inner = at + 2;
       char sign = inner < source_.size() && (source_[inner] == '-' || source_[inner] == '+') ? source_[inner] : 0;

@@ -32,11 +32,11 @@ Value to_int(Call& c) {
     }
     auto real = parse_real(value.text());
     if (!real || !std::isfinite(*real)) return otherwise;
-    return Value::integer(to_integer(c.rt, *real));
+    return to_any_integer(c.rt, *real);
   }
   if (value.is(Kind::Float)) {
     if (std::isnan(value.as_real())) return otherwise;
-    return Value::integer(to_integer(c.rt, value.as_real()));
+    return to_any_integer(c.rt, value.as_real());
   }
   if (value.is(Kind::BigInt)) return value;
   return value.is_integral() ? Value::integer(value.as_int()) : otherwise;

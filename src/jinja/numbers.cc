@@ -183,6 +183,11 @@ int64_t to_integer(Runtime& rt, double value) {
   return static_cast<int64_t>(value);
 }
 
+Value to_any_integer(Runtime& rt, double value) {
+  if (!std::isfinite(value) || std::fabs(value) < 9e18) return Value::integer(to_integer(rt, value));
+  return rt.big_integer(fmt::format("{:.0f}", std::trunc(value)));
+}
+
 std::optional<Value> parse_integer(Runtime& rt, std::string_view text, int base) {
   std::string clean = clean_number(text);
   std::string_view digits = clean;

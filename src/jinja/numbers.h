@@ -17,8 +17,9 @@ Value arithmetic(Runtime& rt, ExprKind kind, const Value& a, const Value& b);
 /// A number as a double. Fails with OverflowError for an integer beyond its range.
 double to_real(Runtime& rt, const Value& number);
 
-/// int(float). Fails for NaN, infinities and what does not fit 64 bits.
+/// int(float). Fails for NaN, infinities and, as to_integer, for what does not fit 64 bits.
 int64_t to_integer(Runtime& rt, double value);
+Value to_any_integer(Runtime& rt, double value);
 
 /// int(text, base) and float(text); nothing where Python raises ValueError.
 std::optional<Value> parse_integer(Runtime& rt, std::string_view text, int base);

@@ -29,6 +29,9 @@ Value find_attribute(Runtime& rt, const Value& object, std::string_view name);
 /// object[start:stop:step]; the bounds may be Missing or None.
 Value slice(Runtime& rt, const Value& object, const Value& start, const Value& stop, const Value& step);
 
+/// False where `slice` would fail with TypeError.
+bool can_slice(const Value& object, const Value& start, const Value& stop, const Value& step) noexcept;
+
 /// The value as an index (int or bool). Fails with TypeError.
 int64_t as_index(Runtime& rt, const Value& value);
 

@@ -204,6 +204,25 @@ class Parser {
   Parsed parsed_;
 };
 
+// Computed by jinja2 at compile time: no name and no call below.
+bool is_constant(const Expr& expr) {
+  if (expr.kind == ExprKind::Name || expr.kind == ExprKind::Call) return false;
+  for (const Expr* child : {expr.a.get(), expr.b.get(), expr.c.get()}) {
+    if (child != nullptr && !is_constant(*child)) return false;
+  }
+  for (const ExprPtr& item : expr.items) {
+    if (!is_constant(*item)) return false;
+  }
+  if (!expr.args) return true;
+  for (const ExprPtr& argument : expr.args->positional) {
+    if (!is_constant(*argument)) return false;
+  }
+  for (const auto& [name, argument] : expr.args->keywords) {
+    if (!is_constant(*argument)) return false;
+  }
+  return !expr.args->star && !expr.args->double_star;
+}
+
 bool contains(Names names, std::string_view name) {
   for (std::string_view candidate : names) {
     if (candidate == name) return true;
@@ -834,6 +853,7 @@ ExprPtr Parser::parse_subscript(ExprPtr object) {
     }
   }
   raise_height(*node, node->b.get());
+  node->folds = node->b->kind == ExprKind::Slice && is_constant(*node);
   return node;
 }
 

@@ -100,6 +100,10 @@ class PercentFormatter {
   }
 
   void convert() {
+    if (position_ < format_.size() && format_[position_] == '%') {
+      ++position_;
+      return append("%");
+    }
     Conversion conversion;
     Value value;
     if (position_ < format_.size() && format_[position_] == '(') {
@@ -109,7 +113,6 @@ class PercentFormatter {
     parse_flags(conversion);
     conversion.type = take();
     while (conversion.type == 'h' || conversion.type == 'l' || conversion.type == 'L') conversion.type = take();
-    if (conversion.type == '%') return append("%");
     if (value.is_missing()) value = next_value();
     std::string text = format_one(conversion, value);
     pad(conversion, text);

@@ -307,6 +307,7 @@ Value attribute(Call& c) {
 }
 
 Value random_item(Call& c) {
+  if (get_length(c.rt, c.self) == 0) return c.rt.undefined("No random item, sequence was empty.");
   c.rt.fail("TemplateRuntimeError", "the filter 'random' is not supported: a rendering must not depend on chance");
 }
 

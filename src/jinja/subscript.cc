@@ -270,6 +270,15 @@ Value get_item(Runtime& rt, const Value& object, const Value& key) {
   return found.is_missing() ? rt.undefined_member(object, key) : found;
 }
 
+bool can_slice(const Value& object, const Value& start, const Value& stop, const Value& step) noexcept {
+  auto is_bound = [](const Value& value) {
+    return value.is_missing() || value.is(Kind::None) || value.is_integral() || value.is(Kind::BigInt);
+  };
+  bool sequence = object.is(Kind::String) || object.is(Kind::List) || object.is(Kind::Tuple) || object.is(Kind::Range) ||
+                  object.is(Kind::Undefined);
+  return sequence && is_bound(start) && is_bound(stop) && is_bound(step);
+}
+
 Value slice(Runtime& rt, const Value& object, const Value& start, const Value& stop, const Value& step) {
   switch (object.kind()) {
     case Kind::String:

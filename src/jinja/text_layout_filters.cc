@@ -5,6 +5,7 @@
 #include "jinja/filters.h"
 #include "jinja/functions.h"
 #include "jinja/iterate.h"
+#include "jinja/numbers.h"
 #include "jinja/operators.h"
 #include "jinja/printing.h"
 #include "jinja/runtime.h"
@@ -75,7 +76,9 @@ Value truncate(Call& c) {
 Value file_size(Call& c) {
   double bytes = 0;
   if (c.self.is(Kind::String)) {
-    bytes = std::strtod(std::string(c.self.text()).c_str(), nullptr);
+    auto parsed = parse_real(c.self.text());
+    if (!parsed) c.rt.fail("ValueError", "could not convert string to float: " + repr_text(c.self.text()));
+    bytes = *parsed;
   } else if (c.self.is(Kind::Float)) {
     bytes = c.self.as_real();
   } else if (c.self.is_integral()) {

@@ -29,9 +29,9 @@ std::string_view strip_chars(std::string_view text, std::string_view chars, bool
 }
 
 std::string padded(Runtime& rt, std::string_view text, int64_t width, std::string_view fill, Padding where) {
+  if (count_chars(fill) != 1) rt.fail("TypeError", "The fill character must be exactly one character long");
   int64_t missing = width - static_cast<int64_t>(count_chars(text));
   if (missing <= 0) return std::string(text);
-  if (count_chars(fill) != 1) rt.fail("TypeError", "The fill character must be exactly one character long");
   auto n = static_cast<size_t>(missing);
   rt.reserve(n * 4 + text.size());
   rt.step(n / 16);

@@ -272,6 +272,8 @@ Value partition_method(Call& c) {
   return c.rt.tuple(std::move(items));
 }
 
+Value bytes_method(Call& c) { c.rt.fail("TemplateRuntimeError", "str.encode, str.translate and str.maketrans are not supported"); }
+
 Value join_method(Call& c) {
   if (!is_iterable(c.args[0])) c.rt.fail("TypeError", "can only join an iterable");
   return join_values(c.rt, c.self, c.args[0]);
@@ -297,6 +299,9 @@ std::span<const Function> text_search_methods() {
       {"partition", "sep /", partition_method<false>},
       {"rpartition", "sep /", partition_method<true>},
       {"join", "iterable /", join_method},
+      {"encode", "*", bytes_method},
+      {"translate", "*", bytes_method},
+      {"maketrans", "*", bytes_method},
   };
   return kMethods;
 }
