@@ -190,12 +190,17 @@ std::optional<FileMetadata> Client::find_file(const std::string& revision, const
   }
 }
 
-Reply Client::get_bytes(const FileMetadata& file, uint64_t offset, const BodyFunction& on_body) {
+Reply Client::get_bytes(const FileMetadata& file, uint64_t first, std::optional<uint64_t> last,
+                        const BodyFunction& on_body) {
   Request request = make_request(Method::Get, file.location, file.send_token, session_.settings.download_timeout);
-  if (offset > 0) request.headers.push_back(fmt::format("Range: bytes={}-", offset));
-  Url last;
+  if (last) {
+    request.headers.push_back(fmt::format("Range: bytes={}-{}", first, *last));
+  } else if (first > 0) {
+    request.headers.push_back(fmt::format("Range: bytes={}-", first));
+  }
+  Url from;
   if (!may_visit(file.location)) return refused_address(file.location);
-  return follow(std::move(request), Follow::All, on_body, &last);
+  return follow(std::move(request), Follow::All, on_body, &from);
 }
 
 // A few names of what there is, for the message about a revision that is not.

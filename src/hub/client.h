@@ -3,6 +3,7 @@
 // Thread rule: a Client belongs to one thread; the Session that clients share is safe from any.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <optional>
 #include <string>
@@ -46,8 +47,9 @@ struct Session {
   const Settings& settings;
   Patience& patience;
   std::string repo_id;
-  std::string revision;  ///< as asked for; named in messages
-  int max_attempts = 6;  ///< of one request
+  std::string revision;                   ///< as asked for; named in messages
+  int max_attempts = 6;                   ///< of one request
+  std::atomic<int> idle_connections = 0;  ///< of those allowed at the same time
 };
 
 /// A file of the repository as a HEAD request describes it.
@@ -75,8 +77,10 @@ class Client {
   /// HEAD /REPO/resolve/REVISION/FILE. Empty when the revision has no such file. Throws HubError.
   std::optional<FileMetadata> find_file(const std::string& revision, const std::string& file);
 
-  /// One attempt at the bytes from `offset` on. Redirects are followed; nothing is retried.
-  Reply get_bytes(const FileMetadata& file, uint64_t offset, const BodyFunction& on_body);
+  /// One attempt at the bytes from `first` on, up to and with `last` or the end. Redirects are followed; nothing is
+  /// retried.
+  Reply get_bytes(const FileMetadata& file, uint64_t first, std::optional<uint64_t> last,
+                  const BodyFunction& on_body);
 
   /// Throws what a failed transfer or a status other than success means for `subject`.
   [[noreturn]] void fail_reply(const Reply& reply, const std::string& subject);

@@ -1,24 +1,30 @@
 #include "hub/fetch.h"
 
 #include <algorithm>
-#include <charconv>
+#include <chrono>
 #include <limits>
 
 #include "base/error.h"
 #include "hub/blob_writer.h"
 #include "hub/digest.h"
 #include "hub/meaning.h"
-#include "hub/names.h"
+#include "hub/ranges.h"
 
 namespace kvfork::hub {
 namespace {
 
 namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
 
 constexpr int kMaxFailuresInARow = 6;
 constexpr int kMaxRounds = 4;
 constexpr int kMaxMismatches = 2;
 constexpr Milliseconds kLockPatience{75000};
+
+// Several connections take over from one when it is seen to be slow and a good part is left.
+constexpr auto kTimeToJudge = std::chrono::milliseconds(1500);
+constexpr double kWorthwhileSeconds = 4;
+constexpr uint64_t kWorthwhileBytes = 16 << 20;
 
 // Why the bytes of a reply were not taken, or stopped being taken.
 enum class Refusal {
@@ -27,43 +33,8 @@ enum class Refusal {
   Encoded,     // compressed, though identity was asked for
   TooLong,     // more than the file's size
   Changed,     // the Hub now has another version of the file
+  Slow,        // nothing wrong: more connections would help
 };
-
-struct ContentRange {
-  uint64_t first = 0;
-  std::optional<uint64_t> total;
-};
-
-// "bytes FIRST-LAST/TOTAL", TOTAL may be "*".
-std::optional<ContentRange> parse_content_range(const std::string& text) {
-  ContentRange range;
-  std::string_view rest = text;
-  if (!rest.starts_with("bytes")) return std::nullopt;
-  rest.remove_prefix(5);
-  while (rest.starts_with(' ') || rest.starts_with('=')) rest.remove_prefix(1);
-  const size_t dash = rest.find('-');
-  const size_t slash = rest.find('/');
-  if (dash == std::string_view::npos || slash == std::string_view::npos || slash < dash) return std::nullopt;
-  const auto number = [](std::string_view digits) -> std::optional<uint64_t> {
-    uint64_t value = 0;
-    const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (error != std::errc{} || stop != digits.data() + digits.size()) return std::nullopt;
-    return value;
-  };
-  const auto first = number(rest.substr(0, dash));
-  if (!first || !number(rest.substr(dash + 1, slash - dash - 1))) return std::nullopt;
-  range.first = *first;
-  range.total = number(rest.substr(slash + 1));
-  if (!range.total && rest.substr(slash + 1) != "*") return std::nullopt;
-  return range;
-}
-
-// The Hub itself answered (a store behind a redirect names its objects otherwise) and names another version.
-bool has_changed(const Reply& reply, const std::string& etag) {
-  const auto linked = reply.find_header("x-linked-etag");
-  const auto now = linked ? linked : reply.find_header("x-repo-commit") ? reply.find_header("etag") : std::nullopt;
-  return now && normalize_etag(*now, "ETag") != etag;
-}
 
 // One blob under its lock. `run` returns false when the Hub has another version by now and the caller must ask
 // again.
@@ -95,12 +66,18 @@ class BlobFetch {
       refusal_ = Refusal::None;
       finished_ = false;
       const uint64_t start = writer_.size();
+      stream_begin_ = Clock::now();
+      stream_start_ = start;
       const Reply reply =
-          client_.get_bytes(request_.metadata, start,
+          client_.get_bytes(request_.metadata, start, std::nullopt,
                             [&](const Reply& head, std::string_view bytes) { return take(head, bytes, start); });
       writer_.flush();
       note_progress(reply);
       if (refusal_ == Refusal::Changed) return Outcome::Changed;
+      if (refusal_ == Refusal::Slow) {
+        use_idle_connections();
+        continue;
+      }
       if (reply.transfer == Transfer::Done && (reply.status == 200 || reply.status == 206)) {
         finished_ = !size_;
         if (size_ == 0U || finished_ || is_complete()) continue;
@@ -152,7 +129,33 @@ class BlobFetch {
       if (writer_.size() > high_water_) client_.session().patience.progress();
       report();
     }
-    return true;
+    return wants_ranges() ? refuse(Refusal::Slow) : true;
+  }
+
+  bool wants_ranges() const {
+    if (!size_ || used_ranges_ || client_.session().idle_connections <= 0) return false;
+    const auto elapsed = Clock::now() - stream_begin_;
+    const uint64_t rest = *size_ - writer_.size();
+    if (elapsed < kTimeToJudge || rest < kWorthwhileBytes || writer_.size() <= stream_start_) return false;
+    const double rate =
+        static_cast<double>(writer_.size() - stream_start_) / std::chrono::duration<double>(elapsed).count();
+    return static_cast<double>(rest) / rate > kWorthwhileSeconds;
+  }
+
+  void use_idle_connections() {
+    used_ranges_ = true;
+    std::atomic<int>& idle = client_.session().idle_connections;
+    const int extra = std::max(0, idle.exchange(0));
+    const std::function<void()> on_progress = [this] { report(); };
+    try {
+      received_ += fetch_ranges(client_.session(), request_.metadata, *size_, writer_,
+                                1 + static_cast<unsigned>(extra), on_progress);
+    } catch (...) {
+      idle += extra;
+      throw;
+    }
+    idle += extra;
+    high_water_ = std::max(high_water_, writer_.size());
   }
 
   // A server that sends little and breaks off must not keep the pull alive for ever: only new ground counts, and
@@ -219,6 +222,9 @@ class BlobFetch {
   Refusal refusal_ = Refusal::None;
   bool begun_ = false;
   bool finished_ = false;
+  bool used_ranges_ = false;
+  Clock::time_point stream_begin_;
+  uint64_t stream_start_ = 0;
   int failures_ = 0;
   uint64_t high_water_ = 0;
   uint64_t reported_ = 0;

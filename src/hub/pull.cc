@@ -75,9 +75,11 @@ void for_each_item(Session& session, unsigned n_threads, const std::vector<std::
       if (!failure) failure = std::current_exception();
       session.patience.stop();
     }
+    ++session.idle_connections;
   };
   std::vector<std::thread> threads;
   const size_t n = std::min<size_t>(std::max(1U, n_threads), items.size());
+  session.idle_connections = static_cast<int>(std::max(1U, n_threads) - n);
   for (size_t i = 0; i < n; ++i) threads.emplace_back(run);
   for (std::thread& thread : threads) thread.join();
   if (failure) std::rethrow_exception(failure);

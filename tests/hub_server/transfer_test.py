@@ -325,6 +325,76 @@ class GivesUp(harness.HubCase):
         self.bad("HF_ENDPOINT", HF_ENDPOINT="http://nowhere.invalid")
 
 
+class Ranges(harness.HubCase):
+    """A server that limits each connection: one large file comes over several."""
+
+    MEGABYTES = 36
+
+    def setUp(self):
+        super().setUp()
+        self.repo = self.hub.repos["org/tiny"] = hs.Repo(harness.model_files(weights=self.MEGABYTES << 20))
+        self.etag = self.repo.commits[self.repo.branches["main"]]["model.safetensors"].etag
+        self.hub.rate = 3_000_000
+
+    def bounded(self):
+        return [r for r in self.hub.requests("GET", "/store/") if r["range"] and not r["range"].endswith("-")]
+
+    def test_several_connections_take_over(self):
+        result = self.good()
+        self.check_snapshot(result)
+        self.assertGreater(len(self.bounded()), 4)
+        self.assertLess(result.seconds, self.MEGABYTES / 3 - 2, "faster than one connection")
+        sent = sum(r["sent"] for r in self.hub.requests("GET", "/store/"))
+        self.assertLess(sent, (self.MEGABYTES + 6) << 20, "next to nothing was sent twice")
+        self.assertEqual([], self.leftovers())
+
+    def misbehaves(self, act, **where):
+        def later(handler, method, reply):
+            first, _, last = (handler.headers.get("Range") or "").removeprefix("bytes=").partition("-")
+            return act(handler, method, reply) if last and int(first) > 16 << 20 else reply
+        self.hub.rule(later, path="/store/", **where)
+        self.check_snapshot(self.good(HF_HUB_DOWNLOAD_TIMEOUT="3"))
+        self.assertNotEqual([], self.bounded())
+        self.assertEqual([], self.leftovers())
+
+    def test_dropped(self):
+        self.misbehaves(hs.drop_after(1000))
+
+    def test_ignored(self):
+        self.misbehaves(hs.ignore_range)
+
+    def test_wrong(self):
+        self.misbehaves(hs.wrong_range(-100))
+
+    def test_refused(self):
+        self.misbehaves(hs.status(416))
+
+    def test_stalled(self):
+        self.misbehaves(hs.stall_after(1000))
+
+    def test_damaged(self):
+        damaged = []
+
+        def once(handler, method, reply):
+            damaged.append(handler.path)
+            return hs.corrupt(handler, method, reply) if len(damaged) == 1 else reply
+        self.misbehaves(once)
+
+    def test_killed(self):
+        process = self.start("org/tiny")
+        unfinished = os.path.join(self.repo_folder(), "blobs", self.etag + ".incomplete")
+        end = time.monotonic() + 30
+        while time.monotonic() < end and not (os.path.exists(unfinished) and os.path.getsize(unfinished) > 12 << 20):
+            time.sleep(0.02)
+        process.kill()
+        process.communicate()
+        content = self.repo.commits[self.repo.branches["main"]]["model.safetensors"].content
+        with open(unfinished, "rb") as f:
+            present = f.read()
+        self.assertEqual(content[:len(present)], present, "what is in place is a prefix")
+        self.check_snapshot(self.good())
+
+
 class Interrupted(harness.HubCase):
     def test_killed_pulls_go_on(self):
         self.hub.repos["org/tiny"] = hs.Repo(harness.model_files(shards=3, weights=1_000_000))
