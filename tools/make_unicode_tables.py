@@ -8,6 +8,7 @@ point and what it does is written down. Only the values of canonical combining c
 
 Needs: tokenizers==0.22.2. Usage: tools/make_unicode_tables.py > src/tokenizer/unicode_tables.cc
 """
+import struct
 import sys
 import unicodedata
 
@@ -118,6 +119,41 @@ def lowercase():
     return out
 
 
+def script_runs():
+    """Runs of one script as the UnicodeScripts pre-tokenizer sees it; 0 is the script that goes with any other."""
+    scripts = pre_tokenizers.UnicodeScripts()
+
+    def joined(a, b):
+        return len(scripts.pre_tokenize_str(a + b)) == 1
+
+    any_script = {c for c in CODE_POINTS if joined("a", chr(c)) and joined("\u0431", chr(c))}
+    representatives, runs, previous, previous_value = [], [], None, None
+    for c in CODE_POINTS:
+        if c in any_script:
+            value = 0
+        elif previous_value and previous not in any_script and joined(previous, chr(c)):
+            value = previous_value
+        else:
+            value = next((i + 1 for i, r in enumerate(representatives) if joined(r, chr(c))), 0)
+            if value == 0:
+                representatives.append(chr(c))
+                value = len(representatives)
+        if value != previous_value:
+            runs.append((c, value))
+        previous, previous_value = chr(c), value
+    return runs
+
+
+def extending():
+    """What joins the cluster of a letter before it: seen by a Precompiled map that replaces "a" and what joins it."""
+    units = [0] * 512
+    units[97] = 97 | 1 << 8 | 128 << 10
+    units[225] = 1 << 31
+    charsmap = struct.pack("<I", 4 * len(units)) + struct.pack(f"<{len(units)}I", *units) + b"X\0"
+    normalizer = normalizers.Precompiled(charsmap)
+    return {c for c in CODE_POINTS if normalizer.normalize_str("a" + chr(c)) == "X"}
+
+
 def emit(name, type_name, rows, per_line=6):
     print(f"const {type_name} {name}[] = {{")
     for i in range(0, len(rows), per_line):
@@ -148,6 +184,8 @@ def main():
     emit_ranges("kNumericRanges", split_alone(pre_tokenizers.Digits(individual_digits=True), "a"))
     emit_ranges("kPunctuationRanges", split_alone(pre_tokenizers.Punctuation(), "a"))
     emit_ranges("kCombiningMarkRanges", set(CODE_POINTS) - kept_by(normalizers.StripAccents()))
+    emit_ranges("kExtendingRanges", extending())
+    emit("kScriptRuns", "ScriptRun", [f"{{0x{c:X}, {v}}}," for c, v in script_runs()])
     canonical = decompositions("NFD")
     compatible = decompositions("NFKD")
     emit_mappings("kCanonical", canonical)

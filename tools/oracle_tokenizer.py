@@ -126,6 +126,34 @@ def fixed_texts():
     yield "é日😀" * 60_000
 
 
+def load_transformers(directory):
+    """AutoTokenizer, seen through the package's interface: special tokens added, decode with its cleanup."""
+    from transformers import AutoTokenizer
+    auto = AutoTokenizer.from_pretrained(directory)
+
+    class Adapter:
+        def encode(self, text, add_special_tokens):
+            return auto(text)[0] if text else auto([text])[0]
+
+        def decode(self, ids, skip_special_tokens):
+            return auto.decode(ids, skip_special_tokens=skip_special_tokens)
+
+        def get_vocab_size(self):
+            return len(auto)
+
+        def get_added_tokens_decoder(self):
+            return auto.added_tokens_decoder
+
+    return Adapter()
+
+
+def load_package(path):
+    tokenizer = Tokenizer.from_file(path)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
 def expected(tokenizer, text):
     encoding = tokenizer.encode(text, add_special_tokens=False)
     return {"ids": encoding.ids, "pieces": encoding.tokens, "text": tokenizer.decode(encoding.ids, skip_special_tokens=False),
@@ -179,18 +207,19 @@ def main():
     parser.add_argument("--limit", type=int, default=10, help="differences to print per model")
     parser.add_argument("--kvfork", default=os.path.join(HERE, "..", "build", "release", "kvfork"))
     parser.add_argument("--tool")
+    parser.add_argument("--transformers", action="store_true",
+                        help="compare with AutoTokenizer instead: special tokens added, decode as it is configured (needs --tool)")
     parser.add_argument("--tokenizer-json", help="the package's side, when it is not DIR/tokenizer.json")
     args = parser.parse_args()
     total_passed = total_failed = 0
     for directory in args.directories:
         oracle = args.tokenizer_json or os.path.join(directory, "tokenizer.json")
-        tokenizer = Tokenizer.from_file(oracle)
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
+        tokenizer = load_transformers(directory) if args.transformers else load_package(oracle)
         added = [t.content for t in tokenizer.get_added_tokens_decoder().values()]
         rng = random.Random(f"{args.seed} {os.path.basename(os.path.normpath(directory))}")
         texts = list(fixed_texts()) + [make_text(rng, added) for _ in range(args.count)]
-        command = [args.tool, directory, "--raw-decode"] if args.tool else [args.kvfork, "tokenize", "--model", directory, "--jsonl"]
+        options = ["--add-special-tokens"] if args.transformers else ["--raw-decode"]
+        command = [args.tool, directory] + options if args.tool else [args.kvfork, "tokenize", "--model", directory, "--jsonl"]
         passed, failed = compare(directory, command, tokenizer, texts, rng, args.limit)
         decoded = compare_decode(directory, command, tokenizer, rng, args.count // 4, args.limit)
         passed, failed = passed + decoded[0], failed + decoded[1]

@@ -274,7 +274,8 @@ void apply_config(Model& model, const TokenizerFiles& files) {
     rebuild_llama(model, *config.add_prefix_space, config.legacy.value_or(true));
   }
   add_tokens(model, config);
-  if (config.class_name != "LlamaTokenizer" && model.pre_tokenizer != nullptr) {
+  // Without the file there is no say: the package runs tokenizer.json as it is.
+  if (!files.tokenizer_config_json.empty() && config.class_name != "LlamaTokenizer" && model.pre_tokenizer != nullptr) {
     model.pre_tokenizer->set_add_prefix_space(config.add_prefix_space.value_or(false));
   }
   if (const ClassDefaults* defaults = find_class(config.class_name); defaults != nullptr && defaults->builds_template) {

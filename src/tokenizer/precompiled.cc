@@ -85,6 +85,11 @@ class Precompiled : public Normalizer {
     }
   }
 
+  static bool is_control(char32_t c) {
+    const int bound = utf8proc_get_property(static_cast<utf8proc_int32_t>(c))->boundclass;
+    return bound == UTF8PROC_BOUNDCLASS_CR || bound == UTF8PROC_BOUNDCLASS_LF || bound == UTF8PROC_BOUNDCLASS_CONTROL;
+  }
+
   /// The end of the extended grapheme cluster that starts at `begin`.
   static size_t cluster_end(std::string_view text, size_t begin) {
     const char* p = text.data() + begin;
@@ -95,9 +100,10 @@ class Precompiled : public Normalizer {
       if (c < 0x300 && c != '\r' && static_cast<unsigned char>(*p) < 0x80) break;
       const char* q = p;
       const char32_t next = next_code_point(q);
-      if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(c), static_cast<utf8proc_int32_t>(next), &state)) {
-        break;
-      }
+      const bool breaks =
+          utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(c), static_cast<utf8proc_int32_t>(next), &state) != 0;
+      // The package's Unicode is newer than utf8proc's: marks that only it knows join what is not a control.
+      if (breaks && ((property_table()[next] & kIsExtending) == 0 || is_control(c))) break;
       c = next;
       p = q;
     }

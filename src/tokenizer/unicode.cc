@@ -44,6 +44,7 @@ std::vector<uint16_t> make_property_words() {
   mark(words, kNumericRanges, kNumericRanges_count, kIsNumeric);
   mark(words, kPunctuationRanges, kPunctuationRanges_count, kIsPunctuation);
   mark(words, kCombiningMarkRanges, kCombiningMarkRanges_count, kIsCombining);
+  mark(words, kExtendingRanges, kExtendingRanges_count, kIsExtending);
   for (char32_t c = 0; c < 0x3001; ++c) {
     if (is_white_space(c)) words[c] |= kIsSpace;
   }

@@ -28,6 +28,7 @@ enum Property : uint16_t {
   kMayCompose = 0x1000,     ///< not certain to be stable under NFC: a mark, or a second half of a composition
   kMayDecompose = 0x2000,   ///< has a canonical or compatible decomposition, or a combining class
   kIsMark = 0x4000,         ///< \p{M}
+  kIsExtending = 0x8000,    ///< joins the grapheme cluster of what is before it
 };
 
 struct PropertyTable {

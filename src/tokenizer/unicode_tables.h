@@ -14,6 +14,11 @@ struct CategoryRun {
 struct CodePointRange {
   char32_t first, last;
 };
+/// From `first` on every code point has this script, by number; 0 goes with any.
+struct ScriptRun {
+  char32_t first;
+  uint16_t script;
+};
 /// `code_point` becomes `length` code points at `offset` of the table's pool.
 struct Mapping {
   char32_t code_point;
@@ -39,6 +44,10 @@ extern const CodePointRange kPunctuationRanges[];
 extern const size_t kPunctuationRanges_count;
 extern const CodePointRange kCombiningMarkRanges[];
 extern const size_t kCombiningMarkRanges_count;
+extern const CodePointRange kExtendingRanges[];
+extern const size_t kExtendingRanges_count;
+extern const ScriptRun kScriptRuns[];
+extern const size_t kScriptRuns_count;
 extern const Mapping kCanonical[];
 extern const size_t kCanonical_count;
 extern const char32_t kCanonical_pool[];
