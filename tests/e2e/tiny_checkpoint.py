@@ -11,7 +11,7 @@ TEMPLATE = ("{% for message in messages %}<|{{ message.role }}|>\n{{ message.con
             "{% if add_generation_prompt %}<|assistant|>\n{% endif %}")
 LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "hidden_size": 32,
          "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-         "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "rope_scaling": None,
+         "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "rope_scaling": None,
          "attention_bias": False, "mlp_bias": False, "tie_word_embeddings": False, "bos_token_id": None}
 QWEN2 = {**LLAMA, "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "use_sliding_window": False,
          "sliding_window": None, "max_window_layers": 2, "tie_word_embeddings": True}

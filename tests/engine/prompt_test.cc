@@ -71,10 +71,10 @@ TEST(Boundary, MessageServesEveryRequestOfAPlainTemplate) {
 
 TEST(Boundary, TokensThatMergeAcrossTheJoinAreRefusedAndReusedInPart) {
   FixedPart fixed;
-  fixed.raw_text = "The answer is answ";
+  fixed.raw_text = "order the order the e";
   const Prompter prompter = make_prompter(kChatMl, fixed);
   const Prompt context = prompter.make_context(BoundaryMode::Message);
-  const Prompt request = prompter.make_request("er");
+  const Prompt request = prompter.make_request("r");
   ASSERT_FALSE(is_prefix(context.ids, request.ids)) << "this test needs tokens that merge";
   const Error error = error_of(
       [&] { count_cached_tokens(context.ids, request.ids, BoundaryMode::Message, prompter.tokenizer()); });
