@@ -95,6 +95,7 @@ BREACHES = {
     "src/base/x.cc": ['#include "checkpoint/config.h"', '#include "kvfork/model.h"'],
     "src/kernels/x.cc": ['#include "base/error.h"', '#include "kernels/avx2/gemm.h"', "#include <fmt/format.h>"],
     "src/kernels/avx2/x.cc": ["#include <vector>", '#include "kernels/avx512/x.h"', '#include "kernels/select.h"'],
+    "src/kernels/generic/x.h": ["#include <cmath>", '#include "kernels/avx2/vec.h"', '#include "kernels/sets.h"'],
     "src/checkpoint/x.cc": ['#include "tokenizer/bpe.h"', '#include "engine/model.h"'],
     "src/tokenizer/x.cc": ['#include "jinja/eval.h"'],
     "src/jinja/x.cc": ['#include "tokenizer/bpe.h"'],
@@ -107,7 +108,8 @@ BREACHES = {
 }
 SOUND = {
     "include/kvfork/x.h": ["#include <span>", '#include "kvfork/error.h"'],
-    "src/kernels/avx2/x.cc": ["#include <immintrin.h>", '#include "kernels/kernels.h"', '#include "kernels/avx2/x.h"'],
+    "src/kernels/generic/x.h": ["#include <stddef.h>", '#include "kernels/scalar.h"', '#include "kernels/generic/y.h"'],
+    "src/kernels/avx2/x.cc": ["#include <immintrin.h>", '#include "kernels/generic/x.h"', '#include "kernels/kernels.h"', '#include "kernels/avx2/x.h"'],
     "src/engine/x.cc": ['#include "model/forward.h"', "#include <openssl/evp.h>", "#include <sys/mman.h>"],
     "src/cli/x.cc": ['#include "kvfork/model.h"', '#include "cli/args.h"', "#include <CLI/CLI.hpp>"],
 }
