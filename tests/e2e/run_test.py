@@ -167,12 +167,12 @@ class Limit(cli.CliTest):
         output = self.run_json("--context", CONTEXT, "--prompt", "hello", "--max-new-tokens", 1)
         used = output["answers"][0]["cached_tokens"] + output["answers"][0]["request_tokens"]
         arguments = ["run", "--model", self.model, "--context", CONTEXT, "--prompt", "hello", "--max-new-tokens"]
-        self.json(*arguments, 512 - used)
-        self.fails(1, *arguments, 512 - used + 1, says=["512"])
+        self.json(*arguments, 2048 - used)
+        self.fails(1, *arguments, 2048 - used + 1, says=["2048"])
 
     def test_is_found_before_any_answer(self):
-        arguments = ["run", "--model", self.model, "--context", CONTEXT, "--prompt", "hello", "--prompt", "hello " * 600]
-        self.fails(1, *arguments, "--max-new-tokens", 4, says="512")
+        arguments = ["run", "--model", self.model, "--context", CONTEXT, "--prompt", "hello", "--prompt", "hello " * 2500]
+        self.fails(1, *arguments, "--max-new-tokens", 4, says="2048")
 
 
 class Machine(cli.CliTest):

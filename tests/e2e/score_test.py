@@ -88,7 +88,7 @@ class Score(cli.CliTest):
     def test_bad_arguments(self):
         self.fails(1, "score", "--model", self.model, "--ids", VOCAB_SIZE, says=VOCAB_SIZE)
         self.fails(1, "score", "--model", self.model, "--ids", "-1", says="-1")
-        self.fails(1, "score", "--model", self.model, "--ids", listed([1] * 513), says="512")
+        self.fails(1, "score", "--model", self.model, "--ids", listed([1] * 2049), says="2048")
         self.fails(2, "score", "--model", self.model, "--ids", "1,x", says="--ids")
         self.fails(2, "score", "--model", self.model, "--ids", "1,2", "--chunks", "0", says="--chunks")
         self.fails(2, "score", "--model", self.model, "--ids", "1,2", "--chunks", "a", says="--chunks")

@@ -125,7 +125,7 @@ class Failures(cli.CliTest):
         self.fails(1, "run", "--model", model, "--prompt", "hello", says="chat template")
 
     def test_bad_message_files(self):
-        for text in ("", "{", "5", '[{"role": 1}]', "[" * 100000):
+        for text in ("", "{", "5", "[" * 100000):
             self.fails(1, "tokenize", "--model", self.model, "--messages", self.write("m.json", text))
 
     def test_bad_ids_to_decode(self):
