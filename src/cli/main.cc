@@ -4,10 +4,13 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/commands.h"
@@ -47,6 +50,22 @@ constexpr Entry kCommands[] = {
     {"score", "Log-probabilities and logits of every position, in any split of the work", kvfork::cli::add_score},
 };
 
+// The arguments, with "--name=" as "--name" and an empty value: CLI11 would take the next argument for the value.
+std::vector<std::string> split_empty_values(int argc, char** argv) {
+  std::vector<std::string> arguments;
+  bool options_end = false;
+  for (int i = 1; i < argc; ++i) {
+    std::string argument = argv[i];
+    options_end = options_end || argument == "--";
+    const bool is_empty_value = !options_end && argument.size() > 3 && argument.starts_with("--") &&
+                                argument.find('=') == argument.size() - 1;
+    if (is_empty_value) argument.pop_back();
+    arguments.push_back(std::move(argument));
+    if (is_empty_value) arguments.emplace_back();
+  }
+  return arguments;
+}
+
 int run_tool(int argc, char** argv) {
   CLI::App app{"Process a fixed context once; answer many independent requests from it, bit for bit as without a cache."};
   app.name("kvfork");
@@ -59,7 +78,9 @@ int run_tool(int argc, char** argv) {
     commands.emplace_back(command, entry.add(*command));
   }
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> arguments = split_empty_values(argc, argv);
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
+    app.parse(std::move(arguments));
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
