@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,10 @@ struct GenerateOptions {
   double repetition_penalty = 1.0;  ///< over prompt and generated ids alike; 1: none
   SamplingOptions sampling;
   bool fingerprint_logits = false;  ///< fill Generation::logit_fingerprints
+  /// Texts that end the answer as soon as its text (AnswerStream, answer_stream.h) holds one of them. Needs the model's
+  /// tokenizer.
+  std::vector<std::string> stop;
+  bool logprobs = false;  ///< fill Generation::logprobs
 
   /// The model's defaults with this many new tokens.
   static GenerateOptions from_defaults(const GenerationDefaults& defaults, size_t max_new_tokens);
@@ -39,10 +44,17 @@ enum class StopReason { Eos, Length, Stop };
 const char* stop_reason_name(StopReason reason) noexcept;
 
 struct Generation {
-  std::vector<int32_t> ids;  ///< new tokens only, the EOS that ended it included
+  /// New tokens only: up to the EOS that ended the answer, or the token that completed a stop string, that one included.
+  /// The text without the stop string is answer_text(), answer_stream.h.
+  std::vector<int32_t> ids;
   StopReason stop = StopReason::Length;
   std::vector<uint64_t> logit_fingerprints;  ///< [ids.size()] of the logit bits each id was picked from, if asked for
+  std::vector<double> logprobs;  ///< [ids.size()] log_probability() of each id, if asked for
 };
+
+/// Natural logarithm of the probability that the model itself gives to `id`: log-softmax of the logits before repetition
+/// penalty, temperature and filters.
+double log_probability(std::span<const float> logits, int32_t id);
 
 /// Throws Error{InvalidArgument} naming the first option out of range.
 void check_options(const GenerateOptions& options);
@@ -50,7 +62,7 @@ void check_options(const GenerateOptions& options);
 /// Continues `fork`, which holds the whole request. `on_token` sees each id as soon as it is known; returning false ends
 /// the generation with StopReason::Stop after that id. Throws Error{Limit} before any work when fork.size() +
 /// max_new_tokens is beyond the model's context limit, Error{InvalidArgument} for options out of range or an empty
-/// timeline, Error{Corrupt} when logits are not numbers.
+/// timeline, Error{Corrupt} when logits are not numbers; with stop strings also what Model::text() throws.
 Generation generate(Fork& fork, const GenerateOptions& options, const std::function<bool(int32_t)>& on_token = {});
 
 }  // namespace kvfork

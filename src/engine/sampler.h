@@ -19,6 +19,8 @@ uint64_t make_draw_key(uint64_t seed, std::span<const int32_t> context_ids, std:
 
 class Sampler {
  public:
+  static constexpr size_t kBytesPerCandidate = 16;  // of memory per id of the vocabulary while sampling
+
   /// The request is context_ids followed by own_ids; both count for the repetition penalty.
   Sampler(const GenerateOptions& options, std::span<const int32_t> context_ids, std::span<const int32_t> own_ids,
           size_t vocab_size);
@@ -28,13 +30,14 @@ class Sampler {
   int32_t pick(std::span<const float> logits, size_t position);
 
  private:
-  void remember(int32_t id);
-  int32_t draw(size_t position);
-
   struct Candidate {
     double weight;  // a probability, not normalized
     int32_t id;
   };
+  static_assert(sizeof(Candidate) == kBytesPerCandidate);
+
+  void remember(int32_t id);
+  int32_t draw(size_t position);
 
   const GenerateOptions& options_;
   uint64_t key_;
