@@ -87,7 +87,7 @@ class Config(cli.CliTest):
             self.fails(1, "run", "--model", model, "--prompt", "x", says="config.json")
 
     def test_generation_config_that_makes_no_sense(self):
-        for generation in ({"eos_token_id": "x"}, {"eos_token_id": [-1]}, {"repetition_penalty": 0}, {"repetition_penalty": "x"}):
+        for generation in ({"eos_token_id": "x"}, {"eos_token_id": [1.5]}, {"repetition_penalty": 0}, {"repetition_penalty": "x"}):
             model = self.checkpoint(generation=generation)
             self.fails(1, "run", "--model", model, "--prompt", "x", says="generation_config")
 
