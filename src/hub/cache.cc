@@ -228,6 +228,8 @@ bool BlobLock::try_lock(const fs::path& lock_file) {
         held.st_dev == named.st_dev) {
       return true;
     }
+  } else if (errno == ENOSYS || errno == EOPNOTSUPP || errno == ENOLCK) {
+    return true;  // this file system has no locks: work without, as it always had to
   } else if (errno != EWOULDBLOCK && errno != EACCES && errno != EINTR) {
     const int error_number = errno;
     ::close(fd_);

@@ -178,6 +178,12 @@ std::optional<FileMetadata> Client::find_file(const std::string& revision, const
                       subject, printable_url(session_.settings.endpoint)),
           HubError::Cached::MayStandIn);
     }
+    if (is_commit(revision) && *commit != revision) {
+      throw HubError(ErrorCode::Network,
+                     fmt::format("{}: expected the file of commit {}, found that of {}; is HF_ENDPOINT a Hub?",
+                                 subject, revision, printable(*commit)),
+                     HubError::Cached::MayNot);
+    }
     FileMetadata metadata{
         .etag = normalize_etag(*plain_etag, subject), .commit = *commit, .size = {}, .location = last};
     const auto linked_size = reply.find_header("x-linked-size");

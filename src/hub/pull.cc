@@ -216,8 +216,16 @@ class Pull {
     }
     if (options_.files == PullFiles::All) fetch_files(commit, weights(listing));
     // Last, so that the ref goes on naming a complete snapshot until there is a newer one.
-    if (options_.files == PullFiles::All || !cache_.find_commit(ref_.revision))
+    if (options_.files == PullFiles::All || !cache_.find_commit(ref_.revision)) write_ref(commit);
+  }
+
+  // A cache that may only be read is no reason to fail: what was asked for is there.
+  void write_ref(const std::string& commit) const {
+    try {
       cache_.write_ref(ref_.revision, commit);
+    } catch (const Error& error) {
+      notice(error.what());
+    }
   }
 
   void check_gguf(const RepoListing& listing) const {

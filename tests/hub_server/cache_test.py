@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import time
 
 import harness
@@ -146,6 +147,57 @@ class Cached(harness.HubCase):
         heads = self.hub.requests("HEAD")
         self.assertTrue(heads and all(r["encoding"] == "identity" for r in self.hub.log))
         self.assertTrue(all(r["path"].startswith(("/org/tiny/resolve/%s/" % self.commit, "/store/")) for r in heads))
+
+
+class Display(harness.HubCase):
+    """Progress on a terminal, nothing elsewhere."""
+
+    def on_terminal(self, *args, **env):
+        import pty
+        self.hub.repos["org/tiny"] = hs.Repo(harness.model_files(weights=2_000_000))
+        self.hub.rate = 4_000_000
+        main, other = pty.openpty()
+        process = subprocess.Popen([harness.CLI, "pull", "org/tiny", *args], env=self.environment(**env), stdout=subprocess.PIPE, stderr=other)
+        os.close(other)
+        shown = b""
+        while True:
+            try:
+                block = os.read(main, 4096)
+            except OSError:
+                break
+            if not block:
+                break
+            shown += block
+        os.close(main)
+        self.assertEqual(0, process.wait())
+        self.assertEqual(1, process.stdout.read().count(b"\n"))
+        process.stdout.close()
+        return shown.decode()
+
+    def test_bar_with_rate_and_time_left(self):
+        shown = self.on_terminal()
+        self.assertRegex(shown, r"\[#+\.*\] [0-9.]+ [KM]B of 2\.0 MB, [0-9.]+ [KM]?B/s, ..:.. left, model\.safetensors")
+        self.assertTrue(shown.endswith("\r\x1b[K"), "the line is erased at the end")
+
+    def test_no_bar_where_it_is_not_wanted(self):
+        self.assertEqual("", self.on_terminal(HF_HUB_DISABLE_PROGRESS_BARS="1"))
+
+    def test_no_bar_when_quiet(self):
+        self.assertEqual("", self.on_terminal("--quiet"))
+
+
+class ReadOnly(harness.HubCase):
+    def test_a_cache_that_may_only_be_read(self):
+        self.hub.repos["org/tiny"] = repo = hs.Repo(harness.model_files())
+        self.good()
+        repo.branches["other"] = repo.branches["main"]
+        refs = os.path.join(self.repo_folder(), "refs")
+        os.rename(os.path.join(refs, "main"), os.path.join(self.repo_folder(), "main"))
+        os.rmdir(refs)
+        open(refs, "w").close()  # stands in for a file system that refuses, since tests may run as root
+        result = self.pull("org/tiny@other")
+        self.assertEqual(0, result.code, result)
+        self.assertIn("refs", result.err)
 
 
 class Offline(harness.HubCase):

@@ -184,6 +184,11 @@ class Names(harness.HubCase):
             self.bad("ETag")
             self.check_inside()
 
+    def test_file_of_another_commit(self):
+        self.hub.repos["org/tiny"] = hs.Repo(harness.model_files())
+        self.hub.rule(lambda h, m, r: (r[0], dict(r[1], **{"X-Repo-Commit": "f" * 40}), r[2]), method="HEAD", path="config.json")
+        self.bad("f" * 40)
+
     def test_gguf_option(self):
         self.hub.repos["org/tiny"] = hs.Repo(harness.model_files())
         for name in ("../x.gguf", "/x.gguf"):
