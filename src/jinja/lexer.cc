@@ -191,12 +191,18 @@ class Lexer {
     lex_operator(open);
   }
 
+  static bool continues_identifier(std::string_view character) {
+    std::string name(1, 'a');
+    name.append(character);
+    return is_identifier(name);
+  }
+
   size_t match_name() const {
     size_t at = position_;
     while (at < source_.size()) {
       size_t next = at;
       char32_t c = next_char(source_, next);
-      if (!is_word(c) && (c < 0x80 || !is_identifier("a" + std::string(source_.substr(at, next - at))))) break;
+      if (!is_word(c) && (c < 0x80 || !continues_identifier(source_.substr(at, next - at)))) break;
       at = next;
     }
     return at == position_ ? 0 : at;

@@ -208,7 +208,9 @@ std::optional<Value> parse_integer(Runtime& rt, std::string_view text, int base)
   }
   if (base == 0) base = 10;
   if (digits.empty() || digits[0] == '-' || digits[0] == '+') return std::nullopt;
-  std::string signed_digits = (negative ? "-" : "") + std::string(digits);
+  std::string signed_digits;
+  if (negative) signed_digits.push_back('-');
+  signed_digits.append(digits);
   int64_t value = 0;
   auto result = std::from_chars(signed_digits.data(), signed_digits.data() + signed_digits.size(), value, base);
   if (result.ptr != signed_digits.data() + signed_digits.size()) return std::nullopt;

@@ -78,6 +78,7 @@ class PercentFormatter {
     std::string_view key = format_.substr(start, position_ - 1 - start);
     const Value* found = values_.as<Dict>().find(key);
     if (found == nullptr) rt_.fail("KeyError", repr_text(key));
+    used_single_ = true;  // no value is left for a conversion without a name
     return *found;
   }
 

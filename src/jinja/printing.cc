@@ -254,7 +254,7 @@ std::string float_repr(double value) {
   int n_digits = static_cast<int>(digits.size());
   if (exponent < -4 || exponent >= 16) {
     out += digits.substr(0, 1);
-    if (n_digits > 1) out += "." + digits.substr(1);
+    if (n_digits > 1) out.append(1, '.').append(digits, 1);
     out += exponent < 0 ? "e-" : "e+";
     int magnitude = std::abs(exponent);
     if (magnitude < 10) out.push_back('0');

@@ -139,13 +139,13 @@ JsonStyle json_style(Call& c) {
   style.ensure_ascii = c.truth(0, false);
   if (c.given_value(1)) {
     style.pretty = true;
-    style.item_separator = ",";
+    style.item_separator.assign(1, ',');
     if (c.args[1].is(Kind::String)) {
-      style.indent = std::string(c.args[1].text());
+      style.indent = c.args[1].text();
     } else {
       int64_t width = std::max<int64_t>(0, c.integer(1, 0));
       c.rt.reserve(static_cast<size_t>(width));
-      style.indent = std::string(static_cast<size_t>(width), ' ');
+      style.indent.assign(static_cast<size_t>(width), ' ');
     }
   }
   if (c.given_value(2)) {
@@ -153,8 +153,8 @@ JsonStyle json_style(Call& c) {
     if (pair.size() != 2 || !pair[0].is(Kind::String) || !pair[1].is(Kind::String)) {
       c.rt.fail("ValueError", "separators: expected two texts");
     }
-    style.item_separator = std::string(pair[0].text());
-    style.key_separator = std::string(pair[1].text());
+    style.item_separator = pair[0].text();
+    style.key_separator = pair[1].text();
   }
   style.sort_keys = c.truth(3, false);
   return style;

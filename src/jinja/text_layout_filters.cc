@@ -115,7 +115,7 @@ Value xml_attributes(Call& c) {
     if (!out.empty()) out.push_back(' ');
     out += escaped(c.rt, key) + "=\"" + escaped(c.rt, value) + "\"";
   }
-  if (c.truth(0, true) && !out.empty()) out.insert(0, " ");
+  if (c.truth(0, true) && !out.empty()) out.insert(out.begin(), ' ');
   return c.rt.string(std::move(out));
 }
 
