@@ -49,7 +49,7 @@ const std::vector<std::string>& small_file_names() {
   static const std::vector<std::string> names = {
       std::string(kConfigFile),  "generation_config.json", "tokenizer.json", "tokenizer_config.json",
       "special_tokens_map.json", "added_tokens.json",      "vocab.json",     "merges.txt",
-      "chat_template.jinja",     "chat_template.json",
+      "chat_template.jinja",     "chat_template.json",    "adapter_config.json",
   };
   return names;
 }

@@ -105,7 +105,7 @@ class Cached(harness.HubCase):
         self.good()
         folder = os.path.join(self.repo_folder(), ".no_exist", self.commit)
         self.assertEqual({"special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "chat_template.jinja",
-                          "chat_template.json"}, set(os.listdir(folder)))
+                          "chat_template.json", "adapter_config.json"}, set(os.listdir(folder)))
 
     def test_named_templates(self):
         files = dict(harness.model_files(), **{"additional_chat_templates/rag.jinja": b"{{ rag }}", "additional_chat_templates/x.txt": b"",
