@@ -103,7 +103,8 @@ struct Stmt {
   FunctionInfo test_function;  ///< For with a test
   bool uses_loop = false;      ///< For: the body names `loop`
   SlotRef slot;                ///< Macro: its variable; For: `loop`
-  bool uses_caller = false, uses_kwargs = false, uses_varargs = false;  ///< Macro, CallBlock, Generation
+  bool uses_caller = false, uses_kwargs = false, uses_varargs = false;  ///< Macro, CallBlock, Generation: implied parameters
+  bool names_caller = false;  ///< the body calls `caller`, implied or a parameter of its own
   SlotRef caller, kwargs, varargs;
 };
 

@@ -595,9 +595,10 @@ Value Evaluator::eval_item(const Expr& expr, Frame& frame) {
   return slice(rt_, object, start, stop, step);
 }
 
-void Evaluator::eval_arguments(const CallSyntax& syntax, Frame& frame, CallArgs& args) {
+void Evaluator::eval_arguments(const CallSyntax& syntax, Frame& frame, CallArgs& args, const Value* caller) {
   args.positional = eval_items(syntax.positional, frame);
   for (const auto& [name, expr] : syntax.keywords) args.keywords.emplace_back(name, eval(*expr, frame));
+  if (caller != nullptr) args.keywords.emplace_back("caller", *caller);
   if (syntax.star) {
     Cursor cursor(rt_, eval(*syntax.star, frame));
     for (Value item; cursor.next(rt_, item);) args.positional.push_back(item);
@@ -617,8 +618,7 @@ void Evaluator::eval_arguments(const CallSyntax& syntax, Frame& frame, CallArgs&
 Value Evaluator::eval_call(const Expr& expr, Frame& frame, const Value* caller) {
   Value callee = eval(*expr.a, frame);
   CallArgs args;
-  eval_arguments(*expr.args, frame, args);
-  if (caller != nullptr) args.keywords.emplace_back("caller", *caller);
+  eval_arguments(*expr.args, frame, args, caller);
   rt_.at(expr.offset);
   return call_value(rt_, callee, args);
 }

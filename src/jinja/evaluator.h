@@ -70,7 +70,7 @@ class Evaluator {
   Value eval_filter(const Expr& expr, Frame& frame, const Value* operand);
   Value eval_item(const Expr& expr, Frame& frame);
   std::vector<Value> eval_items(const std::vector<ExprPtr>& items, Frame& frame);
-  void eval_arguments(const CallSyntax& syntax, Frame& frame, CallArgs& args);
+  void eval_arguments(const CallSyntax& syntax, Frame& frame, CallArgs& args, const Value* caller = nullptr);
   bool evaluate_test(const Expr& expr, Frame& frame);
 
   Runtime& rt_;

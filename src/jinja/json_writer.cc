@@ -85,7 +85,7 @@ class Writer {
       if (simple != std::string_view::npos) {
         out_.push_back('\\');
         out_.push_back(kTo[simple]);
-      } else if (c < 0x20 || (style_.ensure_ascii && c >= 0x7F && (c != 0x7F))) {
+      } else if (c < 0x20 || (style_.ensure_ascii && c > 0x7E)) {
         if (c >= 0x10000) {
           append_escape(0xD800 + ((c - 0x10000) >> 10));
           append_escape(0xDC00 + ((c - 0x10000) & 0x3FF));

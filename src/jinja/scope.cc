@@ -479,7 +479,8 @@ class Analyzer {
     auto declare = [&](const char* name) {
       return slot_of(macro.symbols.declare_parameter(intern(name)), macro.function);
     };
-    if (used.count("caller") != 0) {
+    stmt.names_caller = used.count("caller") != 0;
+    if (stmt.names_caller) {
       auto parameter = is_parameter("caller");
       if (parameter == stmt.items.end()) {
         stmt.uses_caller = true;

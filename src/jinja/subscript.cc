@@ -176,7 +176,7 @@ Value macro_attribute(Runtime& rt, const Macro& macro, std::string_view name) {
   if (name == "name") return macro.name;
   if (name == "catch_kwargs") return Value::boolean(macro.stmt->uses_kwargs);
   if (name == "catch_varargs") return Value::boolean(macro.stmt->uses_varargs);
-  if (name == "caller") return Value::boolean(macro.stmt->uses_caller);
+  if (name == "caller") return Value::boolean(macro.stmt->names_caller);
   auto is_caller = [](const ExprPtr& parameter) { return parameter->name == "caller"; };
   if (name == "explicit_caller") {
     return Value::boolean(std::any_of(macro.stmt->items.begin(), macro.stmt->items.end(), is_caller));
@@ -276,7 +276,9 @@ bool can_slice(const Value& object, const Value& start, const Value& stop, const
   };
   bool sequence = object.is(Kind::String) || object.is(Kind::List) || object.is(Kind::Tuple) || object.is(Kind::Range) ||
                   object.is(Kind::Undefined);
-  return sequence && is_bound(start) && is_bound(stop) && is_bound(step);
+  if (!sequence || !is_bound(step)) return false;
+  if (step.is_integral() && step.as_int() == 0) return true;  // found first, and it is a ValueError
+  return is_bound(start) && is_bound(stop);
 }
 
 Value slice(Runtime& rt, const Value& object, const Value& start, const Value& stop, const Value& step) {
