@@ -57,6 +57,9 @@ class ChatTemplate {
   /// nothing. Throws Error{NotFound} listing the names, Error{Io}.
   ChatTemplate with_override(const std::string& name_or_file) const;
 
+  /// The same special tokens with this template.
+  ChatTemplate with_source(std::string source) const;
+
   /// The text to tokenize. Throws Error{Template} with line and column where the template fails, or with the text that it
   /// raises; Error{Limit} where it passes a bound on steps, depth, memory or output; Error{Unsupported} naming a tag that
   /// kvfork does not run; Error{InvalidArgument, Corrupt} for a malformed request.

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,6 +14,13 @@ namespace kvfork {
 
 class Fork;
 class Model;
+struct ContextOrigin;
+struct Identity;
+
+struct SaveOptions {
+  bool flatten = false;  ///< a child is saved whole; otherwise its own part, which names the parent
+  std::function<void(uint64_t done, uint64_t total)> on_progress;  ///< in bytes
+};
 
 class Context : public std::enable_shared_from_this<Context> {
  public:
@@ -24,7 +32,13 @@ class Context : public std::enable_shared_from_this<Context> {
   size_t kv_bytes() const noexcept;               ///< key and value bytes of its tokens
   std::span<const float> logits() const noexcept; ///< [vocab_size], after the last token
 
-  /// A private timeline that starts at the context's end. Its cost does not depend on the context's length.
+  /// What its ids were rendered from; null when it was prefilled from ids alone.
+  const std::shared_ptr<const ContextOrigin>& origin() const noexcept;
+  /// The context that this one continues and shares memory with; null for one that starts at position 0.
+  const std::shared_ptr<const Context>& parent() const noexcept;
+
+  /// A private timeline that starts at the context's end. Its cost does not depend on the context's length; the first fork
+  /// of an opened file checks the file, and throws Error{Corrupt} where it is damaged.
   Fork fork() const;
 
   /// The same from the end of the context's first n_tokens tokens. A fork that ends before the context has no logits until
@@ -33,6 +47,22 @@ class Context : public std::enable_shared_from_this<Context> {
 
   /// SHA-256 over all key and value bytes of the context, lower-case hex: equal before and after any use.
   std::string hash() const;
+
+  /// Everything that its bits and ids depend on. Throws as Model::identity.
+  Identity identity() const;
+
+  /// SHA-256 over the identity's deciding fields and the token ids, lower-case hex: contexts with the same id hold the same
+  /// bits. Throws as Model::identity.
+  std::string id() const;
+
+  /// Writes one safetensors file (docs/cache-file.md) and returns its size. The name is taken once everything has reached
+  /// the disk: no crash, full disk or second writer leaves a file that opens and is not whole. Throws Error{Io, NotFound}, and
+  /// as Model::identity.
+  uint64_t save(const std::string& path, const SaveOptions& options = {}) const;
+
+  /// Compares every byte of the file that it was opened from, and of its parents', with their checksums. Throws
+  /// Error{Corrupt, Io}. No file: no effect.
+  void check() const;
 
   struct Impl;
   explicit Context(std::unique_ptr<Impl> impl);

@@ -14,6 +14,7 @@ namespace kvfork {
 
 class Context;
 class Model;
+struct ContextOrigin;
 
 class Fork {
  public:
@@ -48,9 +49,9 @@ class Fork {
   /// that starts before its context's end.
   std::span<const float> logits() const;
 
-  /// Seals the timeline into a context of its own; a child that shares its parent's memory. The fork is spent.
-  /// Throws Error{InvalidArgument} where logits() does.
-  std::shared_ptr<const Context> seal() &&;
+  /// Seals the timeline into a context of its own; a child that shares its parent's memory. `origin` as in Model::prefill.
+  /// The fork is spent. Throws Error{InvalidArgument} where logits() does.
+  std::shared_ptr<const Context> seal(std::shared_ptr<const ContextOrigin> origin = nullptr) &&;
 
   struct Impl;
   explicit Fork(std::unique_ptr<Impl> impl) noexcept;

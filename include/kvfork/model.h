@@ -18,6 +18,8 @@ namespace kvfork {
 class Context;
 class Fork;
 class Text;
+struct ContextOrigin;
+struct Identity;
 
 /// How activations and the KV cache are held. Weights always stay as stored.
 enum class ComputeMode {
@@ -55,6 +57,10 @@ struct GenerationDefaults {
   double repetition_penalty = 1.0;
 };
 
+struct OpenContextOptions {
+  std::string parent;  ///< the parent's file; empty: looked for beside the child's
+};
+
 class Model : public std::enable_shared_from_this<Model> {
  public:
   /// Opens a directory in Hugging Face layout or a GGUF file. Weights of safetensors files are mapped, not read.
@@ -69,11 +75,25 @@ class Model : public std::enable_shared_from_this<Model> {
   const Text& text() const { return *shared_text(); }
   const std::shared_ptr<const Text>& shared_text() const;
 
-  /// Runs `ids` from position 0 and seals the result. `on_progress` is called after each part with tokens done.
+  /// The fields that decide bits; those of the text are empty. The first call reads all weights, unless their fingerprint
+  /// is remembered from an earlier process. Throws Error{Io}.
+  const Identity& identity() const;
+
+  /// Runs `ids` from position 0 and seals the result. `on_progress` is called after each part with tokens done. `origin`
+  /// says what the ids were rendered from; a context without one can be forked and saved, but renders no requests.
   /// Throws Error{InvalidArgument} for no ids or an id outside the vocabulary, Error{Limit} beyond
   /// max_position_embeddings or memory.
   std::shared_ptr<const Context> prefill(std::span<const int32_t> ids,
-                                         const std::function<void(size_t)>& on_progress = {}) const;
+                                         const std::function<void(size_t)>& on_progress = {},
+                                         std::shared_ptr<const ContextOrigin> origin = nullptr) const;
+
+  /// Opens what Context::save wrote. Keys and values are mapped and used in place; they are checked at the first fork, or by
+  /// Context::check, everything else here. The file should be replaced, never changed in place: docs/cache-file.md says
+  /// what is noticed while it is open.
+  /// Throws Error{NotFound, Io}; Error{Corrupt} for a damaged file; Error{InvalidArgument} for one that another model,
+  /// tokenizer, template, mode, kernel set or format version made, naming the field with expected and found, and for a
+  /// child whose parent is not found.
+  std::shared_ptr<const Context> open_context(const std::string& path, const OpenContextOptions& options = {}) const;
 
   /// An empty timeline without a context: the uncached path.
   Fork start() const;

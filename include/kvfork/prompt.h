@@ -37,6 +37,19 @@ enum class BoundaryMode {
   Longest,  ///< as Message; a request reuses whatever prefix it shares with the context
 };
 
+/// "message", "probe" or "longest".
+const char* boundary_mode_name(BoundaryMode mode) noexcept;
+
+/// What a context was rendered from. Kept with it, so that a saved context serves requests by itself.
+struct ContextOrigin {
+  FixedPart fixed;
+  BoundaryMode boundary = BoundaryMode::Message;
+  std::string text;                    ///< as rendered
+  std::string tokenizer;               ///< fingerprint, as in Identity
+  std::string chat_template;           ///< fingerprint, as in Identity; empty for plain text
+  std::optional<std::string> template_source;  ///< where it is not the one that the checkpoint itself chooses
+};
+
 /// Text as the model gets it.
 struct Prompt {
   std::string text;
@@ -58,6 +71,17 @@ class Prompter {
 
   /// A whole request: the fixed part and these messages (a JSON list).
   Prompt make_request_from_messages(std::string_view messages_json) const;
+
+  /// What to hand to Model::prefill with the ids of `context`, which make_context(mode) gave. The clock is kept only where
+  /// the template reads it. Throws as make_context.
+  std::shared_ptr<const ContextOrigin> make_origin(BoundaryMode mode, const Prompt& context) const;
+
+  /// A prompter for requests to a context with an origin. Throws Error{InvalidArgument} for one without, or when `text`
+  /// is not what the origin was rendered with, naming the field.
+  static Prompter from_origin(std::shared_ptr<const Text> text, const std::shared_ptr<const ContextOrigin>& origin);
+
+  /// Whether the templates' clock changes what is rendered. Throws as make_request.
+  bool reads_clock() const;
 
   const Tokenizer& tokenizer() const noexcept { return text_->tokenizer(); }
   const FixedPart& fixed_part() const noexcept { return fixed_; }

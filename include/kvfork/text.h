@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "kvfork/chat.h"
@@ -18,14 +19,22 @@ class Text {
   /// Unsupported, Io, Template}.
   static std::shared_ptr<const Text> open(const std::string& path);
 
-  Text(Tokenizer tokenizer, ChatTemplate chat_template);
+  /// `path`: where the tokenizer came from, if from files.
+  Text(Tokenizer tokenizer, ChatTemplate chat_template, std::string path = {});
 
   const Tokenizer& tokenizer() const noexcept { return tokenizer_; }
   const ChatTemplate& chat_template() const noexcept { return chat_template_; }
 
+  /// SHA-256 over the tokenizer's files, computed at the first call; empty for a Text that was not opened from a path.
+  /// Throws Error{Io}.
+  const std::string& tokenizer_fingerprint() const;
+
  private:
   Tokenizer tokenizer_;
   ChatTemplate chat_template_;
+  std::string path_;
+  mutable std::once_flag fingerprint_once_;
+  mutable std::string fingerprint_;
 };
 
 }  // namespace kvfork

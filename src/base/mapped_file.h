@@ -8,6 +8,8 @@
 #include <span>
 #include <string>
 
+#include "base/file.h"
+
 namespace kvfork::base {
 
 /// A private read-only mapping of a whole regular file. Move-only; the mapping lives as long as the object.
@@ -15,18 +17,23 @@ namespace kvfork::base {
 class MappedFile {
  public:
   /// Throws Error{NotFound, Io} naming the path. An empty file maps to an empty span.
-  static MappedFile open(const std::filesystem::path& path);
+  static MappedFile open(const std::filesystem::path& path) { return map(File::open(path)); }
+  static MappedFile map(const File& file);
 
   MappedFile() = default;
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
 
-  std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
+  const std::string& path() const noexcept { return path_; }
+  /// What the file was when it was mapped.
+  const FileStamp& stamp() const noexcept { return stamp_; }
+  std::span<const std::byte> bytes() const noexcept { return {data_, static_cast<size_t>(stamp_.size)}; }
 
  private:
+  std::string path_;
+  FileStamp stamp_;
   const std::byte* data_ = nullptr;
-  size_t size_ = 0;
 };
 
 /// The whole file as a string. Throws Error{NotFound, Io}, or Error{Limit} beyond `max_bytes`.

@@ -256,6 +256,12 @@ ChatTemplate ChatTemplate::with_override(const std::string& name_or_file) const 
   return ChatTemplate(std::move(state));
 }
 
+ChatTemplate ChatTemplate::with_source(std::string source) const {
+  auto state = std::make_shared<State>(*state_);
+  state->single = std::make_shared<Entry>(state->subject + " (chat template of a context)", std::move(source));
+  return ChatTemplate(std::move(state));
+}
+
 const std::string& ChatTemplate::source(Tools tools) const { return state_->choose(tools).source(); }
 
 const std::map<std::string, std::string>& ChatTemplate::special_variables() const noexcept {

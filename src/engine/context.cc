@@ -1,44 +1,13 @@
 #include "kvfork/context.h"
 
-#include <openssl/evp.h>
-
-#include <algorithm>
-#include <memory>
-
-#include "base/check.h"
 #include "base/error.h"
+#include "base/sha256.h"
 #include "engine/context_impl.h"
 #include "engine/fork_impl.h"
-#include "kernels/kernels.h"
+#include "engine/identity.h"
+#include "engine/model_impl.h"
 
 namespace kvfork {
-namespace {
-
-// SHA-256 of the bytes given to it, in order.
-class Sha256 {
- public:
-  Sha256() : state_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
-    KVFORK_CHECK(state_ != nullptr && EVP_DigestInit_ex(state_.get(), EVP_sha256(), nullptr) == 1);
-  }
-  void update(const void* data, size_t n_bytes) { KVFORK_CHECK(EVP_DigestUpdate(state_.get(), data, n_bytes) == 1); }
-  std::string hex() {
-    unsigned char digest[EVP_MAX_MD_SIZE];
-    unsigned int n_bytes = 0;
-    KVFORK_CHECK(EVP_DigestFinal_ex(state_.get(), digest, &n_bytes) == 1);
-    constexpr char kDigits[] = "0123456789abcdef";
-    std::string text;
-    for (unsigned int i = 0; i < n_bytes; ++i) {
-      text += kDigits[digest[i] >> 4];
-      text += kDigits[digest[i] & 15];
-    }
-    return text;
-  }
-
- private:
-  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> state_;
-};
-
-}  // namespace
 
 Context::Context(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Context::~Context() = default;
@@ -48,20 +17,52 @@ std::span<const int32_t> Context::ids() const noexcept { return impl_->ids; }
 size_t Context::size() const noexcept { return impl_->ids.size(); }
 size_t Context::kv_bytes() const noexcept { return impl_->ids.size() * impl_->kv->layout().token_bytes(); }
 std::span<const float> Context::logits() const noexcept { return impl_->logits; }
+const std::shared_ptr<const ContextOrigin>& Context::origin() const noexcept { return impl_->origin; }
+const std::shared_ptr<const Context>& Context::parent() const noexcept { return impl_->parent; }
 
 Fork Context::fork() const { return fork_at(size()); }
 
 Fork Context::fork_at(size_t n_tokens) const {
   if (n_tokens == 0 || n_tokens > size())
     base::fail(ErrorCode::InvalidArgument, "fork: expected a position from 1 to {}, found {}", size(), n_tokens);
+  impl_->expect_sound();
   return Fork(std::make_unique<Fork::Impl>(impl_->model, shared_from_this(), model::KvSequence(impl_->kv, n_tokens)));
 }
 
 std::string Context::hash() const {
-  Sha256 sha;
-  const model::KvPrefix& kv = *impl_->kv;
-  for (size_t i = 0; i < kv.n_blocks(); ++i) sha.update(kv.block(i), kv.layout().block_bytes());
+  impl_->expect_sound();
+  base::Sha256 sha;
+  const model::KvLayout& layout = impl_->kv->layout();
+  for (size_t i = 0; i < impl_->kv->n_blocks(); ++i) {
+    const model::KvBlock& block = impl_->kv->block(i);
+    for (size_t layer = 0; layer < layout.n_layers; ++layer) {
+      sha.add({block.key(layout, layer, 0), layout.keys_bytes()});
+      sha.add({block.value(layout, layer, 0), layout.values_bytes()});
+    }
+  }
   return sha.hex();
+}
+
+Identity Context::identity() const {
+  Identity identity = impl_->model->identity();
+  if (impl_->origin != nullptr) {
+    identity.tokenizer = impl_->origin->tokenizer;
+    identity.chat_template = impl_->origin->chat_template;
+  }
+  return identity;
+}
+
+std::string Context::id() const { return engine::make_context_id(impl_->model->identity(), impl_->ids); }
+
+void Context::check() const {
+  for (const Context* context = this; context != nullptr; context = context->impl().parent.get()) {
+    if (context->impl().file != nullptr) context->impl().file->check(impl_->model->impl().pool);
+  }
+}
+
+void Context::Impl::expect_sound() const {
+  if (file != nullptr) file->expect_sound(model->impl().pool);
+  if (parent != nullptr) parent->impl().expect_sound();
 }
 
 }  // namespace kvfork

@@ -26,6 +26,7 @@ void check_limit(size_t n_tokens, const ModelInfo& info) {
 // Everything that can fail, before anything changes.
 void prepare_append(Fork::Impl& fork, std::span<const int32_t> ids) {
   const ModelInfo& info = fork.model->info();
+  if (fork.context != nullptr) fork.context->impl().expect_sound();
   check_ids(ids, info.vocab_size);
   check_limit(fork.kv.n_tokens() + ids.size(), info);
   fork.kv.reserve(fork.kv.n_tokens() + ids.size());
@@ -101,7 +102,7 @@ std::span<const float> Fork::logits() const {
   return impl_->context->logits();
 }
 
-std::shared_ptr<const Context> Fork::seal() && {
+std::shared_ptr<const Context> Fork::seal(std::shared_ptr<const ContextOrigin> origin) && {
   if (size() == 0) base::fail(ErrorCode::InvalidArgument, "context: expected at least one token, found none");
   logits();  // throws where there are none to keep
   if (impl_->own_ids.empty()) return impl_->context;
@@ -110,6 +111,8 @@ std::shared_ptr<const Context> Fork::seal() && {
   sealed->ids.assign(shared_ids().begin(), shared_ids().end());
   sealed->ids.insert(sealed->ids.end(), impl_->own_ids.begin(), impl_->own_ids.end());
   sealed->logits = std::move(impl_->logits);
+  sealed->origin = std::move(origin);
+  sealed->parent = impl_->context;
   sealed->kv = std::move(impl_->kv).seal();
   return std::make_shared<const Context>(std::move(sealed));
 }

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "engine/context_impl.h"
 #include "engine/fork_impl.h"
+#include "engine/identity.h"
 #include "engine/model_impl.h"
 #include "kernels/select.h"
 #include "kvfork/context.h"
@@ -132,6 +133,11 @@ std::shared_ptr<const Model> Model::open(const std::string& path, const ModelOpt
   return model;
 }
 
+const Identity& Model::identity() const {
+  std::call_once(impl_->identity_once, [this] { impl_->identity = engine::make_identity(*impl_); });
+  return impl_->identity;
+}
+
 const ModelInfo& Model::info() const noexcept { return impl_->info; }
 
 const GenerationDefaults& Model::generation_defaults() const noexcept { return impl_->defaults; }
@@ -142,10 +148,11 @@ const std::shared_ptr<const Text>& Model::shared_text() const {
 }
 
 std::shared_ptr<const Context> Model::prefill(std::span<const int32_t> ids,
-                                              const std::function<void(size_t)>& on_progress) const {
+                                              const std::function<void(size_t)>& on_progress,
+                                              std::shared_ptr<const ContextOrigin> origin) const {
   Fork timeline = start();
   timeline.append(ids, on_progress);
-  return std::move(timeline).seal();
+  return std::move(timeline).seal(std::move(origin));
 }
 
 Fork Model::start() const {

@@ -10,6 +10,7 @@
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
 #include "kernels/kernels.h"
+#include "kvfork/identity.h"
 #include "kvfork/model.h"
 #include "kvfork/text.h"
 #include "model/forward.h"
@@ -60,6 +61,8 @@ struct Model::Impl {
 
   mutable std::once_flag text_once;
   mutable std::shared_ptr<const Text> text;
+  mutable std::once_flag identity_once;
+  mutable Identity identity;
 };
 
 }  // namespace kvfork

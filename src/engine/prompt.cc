@@ -107,6 +107,24 @@ Prompt Prompter::make_probe_context(bool ends_at_added_token) const {
   return first;
 }
 
+// Whether another time gives another text.
+bool Prompter::reads_clock() const {
+  if (fixed_.raw_text) return false;
+  const auto render_at = [&](const char* now) {
+    Prompter other = *this;
+    other.fixed_.now = now;
+    Json messages = Json::parse(fixed_.messages_json);
+    messages.push_back(user_message(kProbes[0]));
+    std::string text = other.render(messages.dump(), Turn::Assistant);
+    try {
+      text += other.render(fixed_.messages_json, Turn::FixedOnly);
+    } catch (const Error&) {  // a template that wants a user message
+    }
+    return text;
+  };
+  return render_at("2001-02-03T04:05:06") != render_at("1987-10-29T17:48:37");
+}
+
 std::string Prompter::render(const std::string& messages_json, Turn turn) const {
   ChatRequest request;
   request.messages_json = messages_json;

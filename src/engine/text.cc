@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "checkpoint/gguf.h"
+#include "engine/fingerprint.h"
 
 namespace kvfork {
 namespace {
@@ -52,18 +53,25 @@ std::shared_ptr<const Text> open_gguf(const std::string& path) {
   sources.subject = path;
   sources.chat_template_jinja = to_string(gguf.find_string("tokenizer.chat_template"));
   sources.special_tokens = tokenizer.special_tokens();
-  return std::make_shared<const Text>(std::move(tokenizer), ChatTemplate::from_sources(sources));
+  return std::make_shared<const Text>(std::move(tokenizer), ChatTemplate::from_sources(sources), path);
 }
 
 }  // namespace
 
-Text::Text(Tokenizer tokenizer, ChatTemplate chat_template)
-    : tokenizer_(std::move(tokenizer)), chat_template_(std::move(chat_template)) {}
+Text::Text(Tokenizer tokenizer, ChatTemplate chat_template, std::string path)
+    : tokenizer_(std::move(tokenizer)), chat_template_(std::move(chat_template)), path_(std::move(path)) {}
+
+const std::string& Text::tokenizer_fingerprint() const {
+  std::call_once(fingerprint_once_, [this] {
+    if (!path_.empty()) fingerprint_ = engine::fingerprint_tokenizer(path_);
+  });
+  return fingerprint_;
+}
 
 std::shared_ptr<const Text> Text::open(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error))
-    return std::make_shared<const Text>(Tokenizer::from_directory(path), ChatTemplate::from_directory(path));
+    return std::make_shared<const Text>(Tokenizer::from_directory(path), ChatTemplate::from_directory(path), path);
   return open_gguf(path);
 }
 

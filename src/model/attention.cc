@@ -99,7 +99,7 @@ void Attention::store(std::span<const SequenceRows> sequences, size_t layer, Scr
       const size_t slot = position % kBlock;
       const size_t n = std::min<size_t>(tile.n_tokens - token, kBlock - slot);
       const size_t offset = (tile.first_row + token) * kv_stride + tile.kv_head * head_dim;
-      std::byte* block = kv.own_block(position / kBlock);
+      const OwnKvBlock& block = kv.own_block(position / kBlock);
       kernels_.store_kv({.k = scratch.k + offset,
                          .k_stride = kv_stride,
                          .v = scratch.v + offset,
@@ -108,8 +108,8 @@ void Attention::store(std::span<const SequenceRows> sequences, size_t layer, Scr
                          .head_dim = head_dim,
                          .slot = slot,
                          .kv_type = layout.type,
-                         .k_block = block + layout.key_offset(layer, tile.kv_head),
-                         .v_block = block + layout.value_offset(layer, tile.kv_head)});
+                         .k_block = block.key(layout, layer, tile.kv_head),
+                         .v_block = block.value(layout, layer, tile.kv_head)});
       token += n;
     }
   };
@@ -142,7 +142,7 @@ void Attention::walk_chunk(const Walk& walk, size_t chunk, const AttentionPart& 
         workspace.n_valid[n_rows] = static_cast<uint32_t>(n_valid);
       }
     }
-    const std::byte* base = walk.kv.block(block);
+    const KvBlock at = walk.kv.block(block);
     const bool starts_chunk = block == first_block;
     const AttentionPart part = (starts_chunk ? into : workspace.block).from_row(first_row, out_stride_);
     kernels_.attention_block({.q = workspace.q.data(),
@@ -151,8 +151,8 @@ void Attention::walk_chunk(const Walk& walk, size_t chunk, const AttentionPart& 
                               .head_dim = head_dim,
                               .scale = scale_,
                               .kv_type = layout.type,
-                              .k_block = base + layout.key_offset(walk.layer, tile.kv_head),
-                              .v_block = base + layout.value_offset(walk.layer, tile.kv_head),
+                              .k_block = at.key(layout, walk.layer, tile.kv_head),
+                              .v_block = at.value(layout, walk.layer, tile.kv_head),
                               .max = part.max,
                               .sum = part.sum,
                               .out = part.out});

@@ -1,0 +1,99 @@
+#include "engine/fingerprint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/sha256.h"
+#include "checkpoint/gguf.h"
+#include "engine/fingerprint_memory.h"
+
+namespace kvfork::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kPieceBytes = size_t{4} << 20;
+constexpr size_t kMaxTokenizerFile = size_t{1} << 30;
+
+using Digest = std::array<std::byte, base::Sha256::kDigestBytes>;
+
+// Adds name and text so that no two lists of parts give the same bytes.
+void add_part(base::Sha256& sha, std::string_view name, std::string_view text) {
+  const std::string head = fmt::format("{}:{}:", name, text.size());
+  sha.add(head);
+  sha.add(text);
+}
+
+// The chat template has a fingerprint of its own, and the order of keys says nothing.
+std::string without_chat_template(std::string text) {
+  nlohmann::json config = nlohmann::json::parse(text, nullptr, false);
+  if (!config.is_object()) return text;
+  config.erase("chat_template");
+  return config.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+std::string fingerprint_gguf_tokenizer(const std::string& path) {
+  const auto gguf = checkpoint::GgufFile::open(path);
+  base::Sha256 sha;
+  for (const checkpoint::GgufValue& value : gguf.values()) {
+    if (!value.key.starts_with("tokenizer.ggml.")) continue;
+    add_part(sha, value.key, fmt::format("{}/{}/{}", static_cast<int>(value.type), static_cast<int>(value.element_type), value.n_elements));
+    sha.add(value.bytes);
+  }
+  return sha.hex();
+}
+
+}  // namespace
+
+std::string fingerprint_pieces(std::span<const std::byte> bytes, const base::ThreadPool& pool) {
+  std::vector<Digest> digests((bytes.size() + kPieceBytes - 1) / kPieceBytes);
+  pool.run(digests.size(), [&](size_t item, size_t) noexcept {
+    base::Sha256 sha;
+    sha.add(bytes.subspan(item * kPieceBytes, std::min(kPieceBytes, bytes.size() - item * kPieceBytes)));
+    sha.finish(digests[item]);
+  });
+  return base::sha256_hex(std::as_bytes(std::span(digests)));
+}
+
+std::string fingerprint_weights(std::span<const base::MappedFile* const> files, const base::ThreadPool& pool) {
+  base::Sha256 sha;
+  for (const base::MappedFile* file : files) {
+    std::string fingerprint = recall_fingerprint(file->stamp());
+    if (fingerprint.empty()) {
+      fingerprint = fingerprint_pieces(file->bytes(), pool);
+      remember_fingerprint(file->path(), file->stamp(), fingerprint);
+    }
+    sha.add(fingerprint);
+  }
+  return sha.hex();
+}
+
+std::string fingerprint_tokenizer(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return fingerprint_gguf_tokenizer(path);
+  const fs::path directory(path);
+  std::vector<const char*> names = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"};
+  if (!fs::exists(directory / "tokenizer.json", error)) names.insert(names.end(), {"vocab.json", "merges.txt"});
+  base::Sha256 sha;
+  for (const char* name : names) {
+    if (!fs::exists(directory / name, error)) continue;
+    std::string text = base::read_file(directory / name, kMaxTokenizerFile);
+    if (std::string_view(name) == "tokenizer_config.json") text = without_chat_template(std::move(text));
+    add_part(sha, name, text);
+  }
+  return sha.hex();
+}
+
+std::string fingerprint_template(std::string_view source, const ChatTemplate& chat_template) {
+  base::Sha256 sha;
+  add_part(sha, "source", source);
+  for (const auto& [name, json] : chat_template.special_variables()) add_part(sha, name, json);
+  return sha.hex();
+}
+
+}  // namespace kvfork::engine

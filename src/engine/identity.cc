@@ -1,0 +1,67 @@
+#include "engine/identity.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/sha256.h"
+#include "engine/fingerprint.h"
+#include "engine/kernel_fingerprint.h"
+#include "engine/model_impl.h"
+
+namespace kvfork::engine {
+namespace {
+
+constexpr IdentityField kBitFields[] = {
+    {"architecture", &Identity::architecture}, {"config", &Identity::config},
+    {"weights", &Identity::weights},           {"dtype", &Identity::dtype},
+    {"kernel_set", &Identity::kernel_set},     {"kernel_bits", &Identity::kernel_bits},
+};
+
+constexpr IdentityField kDecidingFields[] = {
+    kBitFields[0], kBitFields[1], kBitFields[2], kBitFields[3], kBitFields[4], kBitFields[5],
+    {"tokenizer", &Identity::tokenizer}, {"template", &Identity::chat_template},
+};
+
+bool is_commit(std::string_view name) {
+  return name.size() == 40 && std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+         });
+}
+
+}  // namespace
+
+Identity make_identity(const Model::Impl& model) {
+  const checkpoint::Checkpoint& checkpoint = model.checkpoint;
+  Identity identity;
+  identity.architecture = model.info.architecture;
+  identity.weights = fingerprint_weights(checkpoint.files(), model.pool);
+  identity.config = checkpoint.is_gguf() ? identity.weights : base::sha256_hex(checkpoint.config_json());
+  identity.dtype = compute_mode_name(model.info.mode);
+  identity.kernel_set = model.kernels.name;
+  identity.kernel_bits = fingerprint_kernels(model.kernels);
+  identity.revision = find_revision(model.info.path);
+  return identity;
+}
+
+std::span<const IdentityField> deciding_fields() { return kDecidingFields; }
+
+std::string make_context_id(const Identity& identity, std::span<const int32_t> ids) {
+  base::Sha256 sha;
+  for (const IdentityField& field : kBitFields) sha.add(fmt::format("{} {}\n", field.name, identity.*field.value));
+  for (const int32_t id : ids) sha.add(fmt::format("{} ", id));
+  return sha.hex();
+}
+
+std::string find_revision(const std::string& path) {
+  const std::filesystem::path absolute = std::filesystem::absolute(path).lexically_normal();
+  bool in_snapshots = false;
+  for (const auto& part : absolute) {
+    if (in_snapshots && is_commit(part.string())) return part.string();
+    in_snapshots = part == "snapshots";
+  }
+  return "";
+}
+
+}  // namespace kvfork::engine
