@@ -54,26 +54,7 @@ struct Bpe::Work {
 Bpe::Bpe(Vocabulary vocabulary, const Merges& merges, BpeOptions options, std::string_view subject)
     : options_(std::move(options)), subject_(subject) {
   vocabulary_ = std::move(vocabulary);
-  const auto require = [&](std::string_view token, size_t rank) {
-    const int32_t id = vocabulary_.find(token);
-    if (id < 0) {
-      base::fail(ErrorCode::Corrupt, "{}: merge {} names the token \"{}\", which is not in the vocabulary", subject, rank, token);
-    }
-    return id;
-  };
-  merges_.reserve(merges.size());
-  std::string joined;
-  for (size_t rank = 0; rank < merges.size(); ++rank) {
-    const auto& [left, right] = merges[rank];
-    const size_t prefix = options_.continuing_subword_prefix.size();
-    const int32_t left_id = require(left, rank), right_id = require(right, rank);
-    if (right.size() < prefix) {
-      base::fail(ErrorCode::Corrupt, "{}: merge {} has a right side shorter than the continuing_subword_prefix", subject, rank);
-    }
-    joined.assign(left);
-    joined += right.substr(prefix);
-    merges_.insert(left_id, right_id, {static_cast<uint32_t>(rank), require(joined, rank)});
-  }
+  read_merges(merges);
   if (options_.unk_token) unk_id_ = vocabulary_.find(*options_.unk_token);
   has_all_fallback_ = true;
   for (size_t b = 0; b < 256; ++b) {
@@ -82,6 +63,51 @@ Bpe::Bpe(Vocabulary vocabulary, const Merges& merges, BpeOptions options, std::s
   }
   memo_ = std::make_unique<std::atomic<uint8_t>[]>(static_cast<size_t>(vocabulary_.id_limit()));
   find_word_starts(merges);
+}
+
+// In blocks, so that the cache misses of the lookups (three per merge) overlap.
+void Bpe::read_merges(const Merges& merges) {
+  constexpr size_t kBlock = 32;
+  struct Pending {
+    std::string joined;
+    uint64_t hashes[3];
+    int32_t ids[3];
+  };
+  std::vector<Pending> block(kBlock);
+  const StringTable& table = vocabulary_.table();
+  const size_t prefix = options_.continuing_subword_prefix.size();
+  merges_.reserve(merges.size());
+  for (size_t first = 0; first < merges.size(); first += kBlock) {
+    const size_t n = std::min(kBlock, merges.size() - first);
+    for (size_t i = 0; i < n; ++i) {
+      const auto& [left, right] = merges[first + i];
+      if (right.size() < prefix) {
+        base::fail(ErrorCode::Corrupt, "{}: merge {} has a right side shorter than the continuing_subword_prefix", subject_, first + i);
+      }
+      Pending& pending = block[i];
+      pending.joined.assign(left).append(right.substr(prefix));
+      pending.hashes[0] = hash_bytes(left);
+      pending.hashes[1] = hash_bytes(right);
+      pending.hashes[2] = hash_bytes(pending.joined);
+      for (const uint64_t hash : pending.hashes) table.prefetch(hash);
+    }
+    for (size_t i = 0; i < n; ++i) {
+      Pending& pending = block[i];
+      const std::string_view tokens[3] = {merges[first + i].first, merges[first + i].second, pending.joined};
+      for (size_t t = 0; t < 3; ++t) {
+        pending.ids[t] = table.find(tokens[t], pending.hashes[t]);
+        if (pending.ids[t] < 0) {
+          base::fail(ErrorCode::Corrupt, "{}: merge {} names the token \"{}\", which is not in the vocabulary", subject_, first + i,
+                     tokens[t]);
+        }
+      }
+      merges_.prefetch(pending.ids[0], pending.ids[1]);
+    }
+    for (size_t i = 0; i < n; ++i) {
+      const Pending& pending = block[i];
+      merges_.insert(pending.ids[0], pending.ids[1], {static_cast<uint32_t>(first + i), pending.ids[2]});
+    }
+  }
 }
 
 void Bpe::find_word_starts(const Merges& merges) {

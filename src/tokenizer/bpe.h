@@ -30,6 +30,9 @@ class MergeTable {
   void reserve(size_t n_merges);
   /// A later merge of the same pair replaces the earlier one.
   void insert(int32_t left, int32_t right, Merge merge);
+  void prefetch(int32_t left, int32_t right) const noexcept {
+    __builtin_prefetch(slots_.data() + slot_of(key_of(left, right)), 1);
+  }
   Merge find(int32_t left, int32_t right) const noexcept {
     const uint64_t key = key_of(left, right);
     for (size_t i = slot_of(key);; i = (i + 1) & mask_) {
@@ -77,6 +80,7 @@ class Bpe : public TokenModel {
 
  private:
   struct Work;
+  void read_merges(const Merges& merges);
   void encode_word(std::string_view word, TokenSink& sink) const;
   bool reproduces_itself(int32_t id, std::string_view word) const;
   bool make_symbols(std::string_view word, Work& work, TokenSink& sink) const;

@@ -38,6 +38,25 @@ void append_byte_level(std::string& out, std::string_view bytes) {
   for (const char b : bytes) base::append_utf8(out, table.characters[static_cast<uint8_t>(b)]);
 }
 
+void append_token_bytes(std::string& out, std::string_view token) {
+  const std::array<int16_t, 512>& bytes = alphabet().bytes;
+  const size_t start = out.size();
+  for (size_t i = 0; i < token.size();) {
+    const auto lead = static_cast<uint8_t>(token[i]);
+    const bool is_pair = (lead & 0xFC) == 0xC0 || (lead & 0xFC) == 0xC4;  // U+0080 to U+01FF
+    const int byte = lead < 0x80                         ? bytes[lead]
+                     : is_pair && i + 1 < token.size() ? bytes[(size_t{lead} & 0x1F) << 6 | (static_cast<uint8_t>(token[i + 1]) & 0x3F)]
+                                                         : -1;
+    if (byte < 0) {
+      out.resize(start);
+      out += token;
+      return;
+    }
+    out.push_back(static_cast<char>(byte));
+    i += lead < 0x80 ? 1 : 2;
+  }
+}
+
 std::optional<std::string> byte_level_bytes(std::string_view token) {
   std::string out;
   out.reserve(token.size());

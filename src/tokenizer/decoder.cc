@@ -15,30 +15,10 @@ namespace {
 constexpr size_t kMaxDepth = 64;
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-/// Length of the longest prefix of `bytes` that does not end inside a character that more bytes may complete.
-size_t complete_prefix(std::string_view bytes) {
-  for (size_t back = 1; back <= std::min<size_t>(3, bytes.size()); ++back) {
-    const size_t at = bytes.size() - back;
-    const auto lead = static_cast<unsigned char>(bytes[at]);
-    if ((lead & 0xC0) == 0x80) continue;
-    const size_t need = lead >= 0xF0 && lead <= 0xF4 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC2 ? 2 : 1;
-    if (lead > 0xF4 || need <= back) return bytes.size();
-    if (back >= 2) {
-      const auto second = static_cast<unsigned char>(bytes[at + 1]);
-      const bool possible = !((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F) ||
-                              (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F));
-      if (!possible) return bytes.size();
-    }
-    return at;
-  }
-  return bytes.size();
-}
-
 class ByteLevelStep : public DecodeStep {
  public:
   void push(std::string token, std::vector<std::string>& out) override {
-    const std::optional<std::string> bytes = byte_level_bytes(token);
-    held_ += bytes ? *bytes : token;
+    append_token_bytes(held_, token);
     const size_t n = complete_prefix(held_);
     if (n == 0) return;
     out.push_back(base::to_valid_utf8(std::string_view(held_).substr(0, n)));
@@ -420,9 +400,30 @@ std::string clean_up(std::string text) {
 
 }  // namespace
 
+size_t complete_prefix(std::string_view bytes) noexcept {
+  for (size_t back = 1; back <= std::min<size_t>(3, bytes.size()); ++back) {
+    const size_t at = bytes.size() - back;
+    const auto lead = static_cast<unsigned char>(bytes[at]);
+    if ((lead & 0xC0) == 0x80) continue;
+    const size_t need = lead >= 0xF0 && lead <= 0xF4 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC2 ? 2 : 1;
+    if (lead > 0xF4 || need <= back) return bytes.size();
+    if (back >= 2) {
+      const auto second = static_cast<unsigned char>(bytes[at + 1]);
+      const bool possible = !((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F) ||
+                              (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F));
+      if (!possible) return bytes.size();
+    }
+    return at;
+  }
+  return bytes.size();
+}
+
 Decoder::Decoder() { parts_.push_back(std::make_shared<SimplePart<JoinStep, false>>()); }
 
-Decoder::Decoder(const Json& json) { add(json, parts_, 0); }
+Decoder::Decoder(const Json& json) {
+  add(json, parts_, 0);
+  is_byte_level_ = parts_.size() == 1 && dynamic_cast<const SimplePart<ByteLevelStep, true>*>(parts_[0].get()) != nullptr;
+}
 
 std::vector<std::unique_ptr<DecodeStep>> Decoder::make_steps() const {
   std::vector<std::unique_ptr<DecodeStep>> steps;

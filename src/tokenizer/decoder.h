@@ -42,10 +42,16 @@ class Decoder {
   explicit Decoder(const Json& json);
 
   std::vector<std::unique_ptr<DecodeStep>> make_steps() const;
+  /// Whether this is ByteLevel and nothing else.
+  bool is_byte_level() const noexcept { return is_byte_level_; }
 
  private:
   std::vector<std::shared_ptr<const DecoderPart>> parts_;
+  bool is_byte_level_ = false;
 };
+
+/// Length of the longest prefix of `bytes` that does not end inside a character that more bytes may complete.
+size_t complete_prefix(std::string_view bytes) noexcept;
 
 /// Feeds `token` through `steps` and appends the resulting text to `out`.
 void push_token(std::vector<std::unique_ptr<DecodeStep>>& steps, std::string token, std::string& out);

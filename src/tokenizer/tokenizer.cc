@@ -1,10 +1,13 @@
 #include "kvfork/tokenizer.h"
 
+#include <simdjson.h>
+
 #include <filesystem>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "base/utf8.h"
+#include "tokenizer/byte_level.h"
 #include "tokenizer/model.h"
 
 namespace kvfork {
@@ -78,7 +81,8 @@ class Encoder {
 };
 
 void run_encode(const Model& model, std::string_view text, const EncodeOptions& options, TokenSink& sink) {
-  if (const size_t at = base::find_invalid_utf8(text); at != text.size()) {
+  if (!simdjson::validate_utf8(text.data(), text.size())) {
+    const size_t at = base::find_invalid_utf8(text);
     base::fail(ErrorCode::InvalidArgument, "text to encode: expected UTF-8, found the byte 0x{:02X} at position {}",
                static_cast<unsigned char>(text[at]), at);
   }
@@ -93,6 +97,19 @@ std::optional<std::string_view> find_piece(const Model& model, int32_t id) {
   if (const AddedToken* token = model.added.find(id)) return token->content;
   if (model.model->vocabulary().has(id)) return model.model->vocabulary().token(id);
   return std::nullopt;
+}
+
+/// ByteLevel alone: no need for streams, since only the whole must be UTF-8.
+std::string decode_bytes(const Model& model, std::span<const int32_t> ids, SpecialTokens special_tokens) {
+  std::string out;
+  out.reserve(ids.size() * 5);
+  for (const int32_t id : ids) {
+    const std::optional<std::string_view> piece = find_piece(model, id);
+    if (!piece) continue;
+    if (special_tokens == SpecialTokens::Skip && model.added.is_special(*piece)) continue;
+    tokenizer::append_token_bytes(out, *piece);
+  }
+  return simdjson::validate_utf8(out) ? out : base::to_valid_utf8(out);
 }
 
 std::string read_if_present(const std::filesystem::path& path) {
@@ -197,6 +214,9 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOption
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, SpecialTokens special_tokens, Cleanup cleanup) const {
+  if (model_->decoder.is_byte_level() && (cleanup == Cleanup::Off || !model_->clean_up_tokenization_spaces)) {
+    return decode_bytes(*model_, ids, special_tokens);
+  }
   tokenizer::StreamState state(*model_, special_tokens, cleanup);
   std::string out;
   for (const int32_t id : ids) state.push(id, out);

@@ -45,9 +45,10 @@ class StringTable {
   /// Returns the id that the key had before, if any.
   std::optional<int32_t> insert(std::string_view key, int32_t id);
   /// The id, or -1.
-  int32_t find(std::string_view key) const noexcept {
+  int32_t find(std::string_view key) const noexcept { return find(key, hash_bytes(key)); }
+  /// The same with hash_bytes(key) known.
+  int32_t find(std::string_view key, uint64_t hash) const noexcept {
     if (slots_.empty()) return -1;
-    const uint64_t hash = hash_bytes(key);
     const auto tag = static_cast<uint32_t>(hash >> 32);
     for (size_t i = hash & mask_;; i = (i + 1) & mask_) {
       const Slot& slot = slots_[i];
@@ -57,6 +58,8 @@ class StringTable {
       }
     }
   }
+  /// Hints that a key with this hash is looked up soon.
+  void prefetch(uint64_t hash) const noexcept { __builtin_prefetch(slots_.data() + (hash & mask_)); }
   size_t size() const noexcept { return size_; }
 
  private:
@@ -87,6 +90,7 @@ class Vocabulary {
              Duplicates duplicates = Duplicates::Replace);
 
   int32_t find(std::string_view token) const noexcept { return table_.find(token); }
+  const StringTable& table() const noexcept { return table_; }
   bool has(int32_t id) const noexcept {
     return id >= 0 && static_cast<size_t>(id) < by_id_.size() && by_id_[static_cast<size_t>(id)].size != kNone;
   }
