@@ -144,6 +144,7 @@ void Attention::walk_chunk(const Walk& walk, size_t chunk, const AttentionPart& 
     }
     const KvBlock at = walk.kv.block(block);
     const bool starts_chunk = block == first_block;
+    const bool has_next = (block + 1) * kBlock < end;
     const AttentionPart part = (starts_chunk ? into : workspace.block).from_row(first_row, out_stride_);
     kernels_.attention_block({.q = workspace.q.data(),
                               .n_valid = workspace.n_valid.data(),
@@ -155,7 +156,8 @@ void Attention::walk_chunk(const Walk& walk, size_t chunk, const AttentionPart& 
                               .v_block = at.value(layout, walk.layer, tile.kv_head),
                               .max = part.max,
                               .sum = part.sum,
-                              .out = part.out});
+                              .out = part.out,
+                              .next_k_block = has_next ? walk.kv.block(block + 1).key(layout, walk.layer, tile.kv_head) : nullptr});
     if (starts_chunk) continue;
     const AttentionPart rest = into.from_row(first_row, out_stride_);
     kernels_.attention_merge(rest.max, rest.sum, rest.out, part.max, part.sum, part.out, n_rows, head_dim);
