@@ -3,7 +3,8 @@
 
 Two parts: whole templates (every *.jinja in the shared folder, over many conversations) and generated snippets (families
 of expressions and statements, COUNT each). Needs transformers and jinja2; kvfork's side is the test binary jinja_tool
-(--tool), or the command line's `tokenize --jsonl` (--cli with --model).
+(--tool). With --cli KVFORK the whole templates go through the command line instead: a checkpoint directory is made for each
+template, with the tokenizer in --tokenizer, and `kvfork tokenize --jsonl --render` reads the conversations.
 
 Equal text is a pass; an error on both sides is a pass, for raise_exception only with the same message.
 Prints "N passed, N failed" and exits 1 on a difference.
@@ -15,6 +16,7 @@ import pathlib
 import random
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from template_cases import conversations  # noqa: E402
@@ -69,6 +71,29 @@ class Tool:
         return json.loads(line)
 
 
+class CommandLine:
+    """kvfork tokenize over checkpoint directories that hold a tokenizer and one template."""
+
+    def __init__(self, path, tokenizer):
+        self.path = path
+        self.tokenizer = pathlib.Path(tokenizer).resolve()
+
+    def render_all(self, template, cases):
+        with tempfile.TemporaryDirectory() as directory:
+            model = pathlib.Path(directory)
+            (model / "tokenizer.json").symlink_to(self.tokenizer)
+            (model / "chat_template.jinja").write_bytes(template.encode())
+            (model / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
+            lines = []
+            for variables in cases:
+                request = dict(variables)
+                known = {name: request.pop(name) for name in ("messages", "tools", "documents", "add_generation_prompt") if name in request}
+                lines.append(json.dumps({**known, "vars": request}))
+            out = subprocess.run([self.path, "tokenize", "--model", directory, "--jsonl", "--render", "--now", NOW],
+                                 input="\n".join(lines).encode(), stdout=subprocess.PIPE, check=False)
+            return [json.loads(line) for line in out.stdout.decode().split("\n") if line]
+
+
 def agree(expected, found):
     if "text" in expected:
         if "text" not in found:
@@ -118,10 +143,16 @@ def check_templates(args, tool, reference, tally):
         before = tally.failed
         cases = conversations(rng, args.inputs)
         rendered = 0
-        for variables in cases:
+        if args.cli:
+            answers = CommandLine(args.cli, args.tokenizer).render_all(template, cases)
+            if len(answers) != len(cases):
+                raise SystemExit(f"{path.name}: {len(cases)} requests, {len(answers)} answers")
+        else:
+            answers = [tool.render(template, variables) for variables in cases]
+        for variables, found in zip(cases, answers):
             expected = reference(template, variables)
             rendered += "text" in expected
-            tally.add(path.name, template, variables, expected, tool.render(template, variables))
+            tally.add(path.name, template, variables, expected, found)
         if args.verbose or tally.failed > before:
             print(f"{path.name}: {len(cases)} inputs, {rendered} render, {tally.failed - before} differ")
     return len(paths)
@@ -149,6 +180,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tool", default=str(here / "build/release/tests/jinja_tool"))
     parser.add_argument("--templates", default=str(here.parent / "shared/templates"))
+    parser.add_argument("--cli", help="the kvfork command; whole templates only")
+    parser.add_argument("--tokenizer", default=str(here.parent / "shared/tokenizers/qwen2_5/tokenizer.json"))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--inputs", type=int, default=80, help="conversations for each template")
     parser.add_argument("--count", type=int, default=1000, help="snippets for each family")
@@ -158,7 +191,9 @@ def main():
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
 
-    tool = Tool(args.tool)
+    tool = None if args.cli else Tool(args.tool)
+    if args.cli:
+        args.only = "templates"
     reference = make_reference()
     tally = Tally(args.show)
     if args.only != "snippets":
