@@ -1,0 +1,29 @@
+#include "cli/generation_flags.h"
+
+namespace kvfork::cli {
+
+void GenerationFlags::add_to(CLI::App& app) {
+  app.add_option("--max-new-tokens", max_new_tokens, "New tokens per answer, at most")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--temperature", sampling.temperature, "Sample at this temperature; 0 is greedy")->capture_default_str();
+  app.add_option("--top-k", sampling.top_k, "Keep the k most likely tokens; 0 keeps all")->capture_default_str();
+  app.add_option("--top-p", sampling.top_p, "Keep the most likely tokens of this total probability")->capture_default_str();
+  app.add_option("--min-p", sampling.min_p, "Keep tokens at least this likely relative to the best")->capture_default_str();
+  app.add_option("--seed", sampling.seed, "Seed of the draws")->capture_default_str();
+  repetition_option = app.add_option("--repetition-penalty", repetition_penalty, "Instead of generation_config.json's");
+  app.add_option("--stop", stop, "Text that ends an answer and is no part of it; repeatable")->allow_extra_args(false);
+  app.add_flag("--logprobs", logprobs, "Also the log-probability of each new token");
+}
+
+GenerateOptions GenerationFlags::options(const GenerationDefaults& defaults) const {
+  GenerateOptions options = GenerateOptions::from_defaults(defaults, max_new_tokens);
+  options.sampling = sampling;
+  if (*repetition_option) options.repetition_penalty = repetition_penalty;
+  options.stop = stop;
+  options.logprobs = logprobs;
+  check_options(options);
+  return options;
+}
+
+}  // namespace kvfork::cli
