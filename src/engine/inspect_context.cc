@@ -1,5 +1,6 @@
 #include "base/thread_pool.h"
 #include "engine/context_file.h"
+#include "kvfork/error.h"
 #include "kvfork/inspect.h"
 
 namespace kvfork {

@@ -25,7 +25,7 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kSystem = "Zebras answer in verse.";
 constexpr const char* kUser = "Who wrote quartz?";
 
-bool exists(const fs::path& path) {
+bool file_exists(const fs::path& path) {
   std::error_code error;
   return fs::exists(path, error);
 }
@@ -70,11 +70,11 @@ void take_unsupported_config(const std::string& text, ModelFacts& facts) {
 std::vector<fs::path> weight_files(const fs::path& directory) {
   const fs::path single = directory / "model.safetensors";
   const fs::path index = directory / "model.safetensors.index.json";
-  if (exists(single)) return {single};
+  if (file_exists(single)) return {single};
   std::vector<fs::path> files;
-  if (!exists(index)) return files;
+  if (!file_exists(index)) return files;
   for (const auto& [name, file] : checkpoint::parse_shard_index(base::read_file(index), index.string())) {
-    if (exists(directory / file)) files.push_back(directory / file);
+    if (file_exists(directory / file)) files.push_back(directory / file);
   }
   std::sort(files.begin(), files.end());
   files.erase(std::unique(files.begin(), files.end()), files.end());
