@@ -121,6 +121,8 @@ std::vector<ScoredMerge> derive_merges(const GgufVocabulary& source, const Vocab
   std::vector<ScoredMerge> merges;
   for (size_t id = 0; id < source.tokens.size(); ++id) {
     const std::string_view token = source.tokens[id];
+    // SentencePiece gives user-defined pieces the score 0, before all others; converters write something else.
+    const float score = type_of(source, id) == kUserDefined ? 0.0f : source.scores[id];
     uint32_t n_characters = 0;
     for (size_t i = 0; i < token.size(); i += utf8_length(token[i])) ++n_characters;
     const auto first = static_cast<ptrdiff_t>(merges.size());
@@ -131,7 +133,7 @@ std::vector<ScoredMerge> derive_merges(const GgufVocabulary& source, const Vocab
       if (at >= token.size()) break;
       const int32_t left = vocabulary.find(token.substr(0, at)), right = vocabulary.find(token.substr(at));
       if (left < 0 || right < 0) continue;
-      merges.push_back({token.substr(0, at), token.substr(at), source.scores[id], n_left, n_characters - n_left, left, right});
+      merges.push_back({token.substr(0, at), token.substr(at), score, n_left, n_characters - n_left, left, right});
     }
     std::sort(merges.begin() + first, merges.end(), [](const ScoredMerge& a, const ScoredMerge& b) {
       return std::pair(a.left_id, a.right_id) < std::pair(b.left_id, b.right_id);
@@ -141,6 +143,19 @@ std::vector<ScoredMerge> derive_merges(const GgufVocabulary& source, const Vocab
     return std::tuple(a.score, a.n_left, a.n_right) > std::tuple(b.score, b.n_left, b.n_right);
   });
   return merges;
+}
+
+// No SentencePiece piece holds a space: converters write user-defined runs of U+2581 as spaces.
+void restore_metaspace(GgufVocabulary& source) {
+  for (std::string& token : source.tokens) {
+    if (token.find(' ') == std::string::npos) continue;
+    std::string restored;
+    for (const char c : token) {
+      if (c == ' ') restored += "\xE2\x96\x81";
+      else restored.push_back(c);
+    }
+    token = std::move(restored);
+  }
 }
 
 void load_llama(const GgufVocabulary& source, Model& model) {
@@ -209,8 +224,10 @@ void set_special_tokens(const GgufVocabulary& source, Model& model) {
 
 }  // namespace
 
-std::unique_ptr<Model> load_gguf(const GgufVocabulary& source) {
+std::unique_ptr<Model> load_gguf(const GgufVocabulary& original) {
+  GgufVocabulary source = original;
   check_sizes(source);
+  if (source.model == "llama") restore_metaspace(source);
   auto model = std::make_unique<Model>();
   model->subject = source.subject;
   if (source.model == "gpt2") {
