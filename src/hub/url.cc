@@ -65,7 +65,7 @@ std::string printable_url(std::string_view url) {
   constexpr size_t kMaxShown = 300;
   const std::string shown = base::to_valid_utf8(url.substr(0, std::min(url.find_first_of("?#"), kMaxShown)));
   std::string out;
-  for (const char c : shown) out += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
+  for (const char c : shown) out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
   const size_t at = out.find('@');
   const size_t scheme_end = out.find("://");
   if (at != std::string::npos && scheme_end != std::string::npos && at < out.find('/', scheme_end + 3)) {
