@@ -14,8 +14,8 @@ namespace {
 
 void print_line(std::string_view kind, std::string_view message) {
   std::string line = fmt::format("kvfork: {}: ", kind);
-  // One line whatever the message quotes.
-  for (const char c : message) line += c == '\n' ? ' ' : c;
+  // One line, and nothing that a terminal acts on, whatever the message quotes.
+  for (const char c : message) line += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? ' ' : c;
   line += '\n';
   std::fflush(stdout);
   std::fwrite(line.data(), 1, line.size(), stderr);
