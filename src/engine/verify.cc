@@ -1,8 +1,12 @@
 #include "kvfork/verify.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "engine/checks.h"
+#include "engine/verify_subject.h"
 #include "kvfork/context.h"
+#include "kvfork/error.h"
 #include "kvfork/fork.h"
 #include "kvfork/model.h"
 
@@ -32,6 +36,32 @@ ParityReport compare_uncached(const Context& context, size_t n_cached, std::span
   uncached.append(request);
   report.uncached = generate(uncached, fingerprinted);
   report.first_difference = find_difference(report.cached, report.uncached);
+  return report;
+}
+
+VerifyReport verify(const std::shared_ptr<const Model>& model, const Prompter& prompter, BoundaryMode mode,
+                    std::shared_ptr<const Context> context, const VerifyOptions& options) {
+  std::vector<int32_t> ids;
+  if (context != nullptr) {
+    ids.assign(context->ids().begin(), context->ids().end());
+  } else {
+    try {
+      const Prompt prompt = prompter.make_context(mode);
+      ids = prompt.ids;
+      if (!ids.empty()) context = model->prefill(ids, {}, prompter.make_origin(mode, prompt));
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::Boundary) throw;
+    }
+  }
+  engine::VerifySubject subject(model, prompter, mode);
+  VerifyReport report;
+  if (context != nullptr) {
+    report.n_context_tokens = context->size();
+    report.kv_bytes = context->kv_bytes();
+  }
+  report.checks = engine::Checks(subject, std::move(ids), std::move(context), options).run();
+  report.pass =
+      std::ranges::all_of(report.checks, [](const VerifyCheck& check) { return check.pass.value_or(true); });
   return report;
 }
 
