@@ -72,11 +72,7 @@ class Run {
 
   int run() {
     open_model();
-    prompter_.emplace(args_.fixed_part.make_prompter(model_->shared_text()));
-    const Prompt context = prompter_->make_context(args_.fixed_part.mode());
-    warn_about(context.report);
-    plan_requests(context.ids);
-    prefill(context.ids);
+    args_.fixed_part.loads() ? load() : prefill();
     for (RunAnswer& answer : report_.answers) prove_parity(answer);
     if (!args_.model_flags.json) print_header(report_);
     for (RunAnswer& answer : report_.answers) measure(answer);
@@ -98,8 +94,20 @@ class Run {
     check_options(options_);
   }
 
+  void load() {
+    {
+      const Progress progress("loading " + args_.fixed_part.load, args_.model_flags.progress());
+      const auto start = Clock::now();
+      context_ = args_.fixed_part.open_saved(*model_);
+      report_.load_ms = milliseconds_since(start);
+    }
+    report_.context = context_;
+    prompter_.emplace(Prompter::from_origin(model_->shared_text(), context_->origin()));
+    plan_requests(context_->ids(), context_->origin()->boundary);
+  }
+
   // Everything that can be refused is refused here, before the model does any work.
-  void plan_requests(const std::vector<int32_t>& context_ids) {
+  void plan_requests(std::span<const int32_t> context_ids, BoundaryMode mode) {
     const ModelInfo& info = model_->info();
     for (const std::string& text : prompts_) {
       Prompt request = prompter_->make_request(text);
@@ -108,7 +116,7 @@ class Run {
       answer.prompt = text;
       answer.request = std::move(request.ids);
       answer.cached_tokens =
-          count_cached_tokens(context_ids, answer.request, args_.fixed_part.mode(), prompter_->tokenizer());
+          count_cached_tokens(context_ids, answer.request, mode, prompter_->tokenizer());
       if (answer.request.size() + options_.max_new_tokens > info.max_position_embeddings)
         throw Error(ErrorCode::Limit,
                     fmt::format("context limit: expected at most {} tokens (max_position_embeddings), found {} of context, {} "
@@ -119,10 +127,15 @@ class Run {
     }
   }
 
-  void prefill(const std::vector<int32_t>& context_ids) {
+  void prefill() {
+    const BoundaryMode mode = args_.fixed_part.mode();
+    prompter_.emplace(args_.fixed_part.make_prompter(model_->shared_text()));
+    const Prompt context = prompter_->make_context(mode);
+    warn_about(context.report);
+    plan_requests(context.ids, mode);
     Progress progress("prefill", args_.model_flags.progress());
     const auto start = Clock::now();
-    context_ = model_->prefill(context_ids, [&](size_t done) { progress.update(done, context_ids.size()); });
+    context_ = model_->prefill(context.ids, [&](size_t done) { progress.update(done, context.ids.size()); });
     report_.prefill_ms = milliseconds_since(start);
     report_.context = context_;
   }

@@ -1,31 +1,69 @@
 #include "cli/fixed_part.h"
 
+#include <fmt/format.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
 #include "cli/default_policy.h"
+#include "kvfork/error.h"
 
 namespace kvfork::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+[[noreturn]] void refuse(const std::string& file, const std::string& field, const std::string& expected, const std::string& found) {
+  throw Error(ErrorCode::InvalidArgument, fmt::format("{}: {}: expected {} (as the options say), found {}", file, field,
+                                                      expected.empty() ? "none" : expected, found.empty() ? "none" : found));
+}
+
+// The same JSON, whatever its spelling.
+bool same_json(const std::string& a, const std::string& b) {
+  const Json x = Json::parse(a, nullptr, false);
+  const Json y = Json::parse(b, nullptr, false);
+  return x.is_discarded() || y.is_discarded() ? a == b : x == y;
+}
+
+}  // namespace
 
 BoundaryMode parse_boundary_mode(const std::string& name) {
   if (name == "probe") return BoundaryMode::Probe;
   return name == "longest" ? BoundaryMode::Longest : BoundaryMode::Message;
 }
 
-void FixedPartFlags::add_to(CLI::App& app) {
+void FixedPartFlags::add_to(CLI::App& app, Load meaning) {
   context_option = app.add_option("--context", context, "The fixed context, a system message (default: a support policy)");
   context_file_option = app.add_option("--context-file", context_file, "Read the context from a file, - for standard input");
   messages_option = app.add_option("--messages", messages_file, "JSON file with the messages that every request starts with");
   context_option->excludes(context_file_option)->excludes(messages_option);
   context_file_option->excludes(messages_option);
-  CLI::Option* raw_option =
+  raw_option =
       app.add_flag("--raw", raw, "No template: context and prompt are plain text, one after the other (base models)");
   raw_option->excludes(messages_option);
-  app.add_flag("--add-special-tokens", add_special_tokens, "With --raw: apply the tokenizer's post-processor, e.g. a BOS")
-      ->needs(raw_option);
-  app.add_option("--boundary", boundary,
-                 "Where the context ends: message (after the fixed messages), probe (where requests begin to differ), longest "
-                 "(as far as each request agrees)")
-      ->check(CLI::IsMember({"message", "probe", "longest"}))
-      ->capture_default_str();
+  CLI::Option* special_option =
+      app.add_flag("--add-special-tokens", add_special_tokens, "With --raw: apply the tokenizer's post-processor, e.g. a BOS")
+          ->needs(raw_option);
+  boundary_option =
+      app.add_option("--boundary", boundary,
+                     "Where the context ends: message (after the fixed messages), probe (where requests begin to differ), "
+                     "longest (as far as each request agrees)")
+          ->check(CLI::IsMember({"message", "probe", "longest"}))
+          ->capture_default_str();
   template_flags.add_to(app);
+  const bool replaces = meaning == Load::Replaces;
+  load_option = app.add_option("--load", load,
+                               replaces ? "A context that kvfork save wrote, in place of the options above"
+                                        : "Continue this saved context with the messages or the text given");
+  app.add_option("--parent", parent, "With --load: the file of its parent (default: looked for beside it)")->needs(load_option);
+  load_option->excludes(raw_option)->excludes(special_option);
+  if (replaces)
+    load_option->excludes(context_option)->excludes(context_file_option)->excludes(messages_option)->excludes(boundary_option);
+}
+
+std::string FixedPartFlags::read_context_text() const {
+  if (*context_file_option) return read_text(context_file);
+  return *context_option ? context : std::string(kDefaultPolicy);
 }
 
 FixedPart FixedPartFlags::read() const {
@@ -34,7 +72,7 @@ FixedPart FixedPartFlags::read() const {
   if (*messages_option) {
     fixed.messages_json = read_text(messages_file);
   } else {
-    const std::string text = *context_file_option ? read_text(context_file) : *context_option ? context : std::string(kDefaultPolicy);
+    const std::string text = read_context_text();
     fixed = FixedPart::from_system_message(text);
     if (raw) fixed.raw_text = text;
   }
@@ -44,6 +82,51 @@ FixedPart FixedPartFlags::read() const {
   fixed.now = request.now;
   fixed.raw_encoding.add_special_tokens = add_special_tokens;
   return fixed;
+}
+
+std::shared_ptr<const Context> FixedPartFlags::open_saved(const Model& model) const {
+  auto saved = model.open_context(load, {.parent = parent});
+  saved->check();
+  if (saved->origin() == nullptr) return saved;
+  const ContextOrigin& origin = *saved->origin();
+  const ChatRequest asked = template_flags.request();
+  if (!template_flags.tools_file.empty() && !same_json(asked.tools_json, origin.fixed.tools_json))
+    refuse(load, "tools", asked.tools_json, origin.fixed.tools_json);
+  if (!template_flags.documents_file.empty() && !same_json(asked.documents_json, origin.fixed.documents_json))
+    refuse(load, "documents", asked.documents_json, origin.fixed.documents_json);
+  const std::map<std::string, std::string> vars(origin.fixed.vars.begin(), origin.fixed.vars.end());
+  for (const auto& [name, value] : asked.vars) {
+    const auto found = vars.find(name);
+    if (found == vars.end() || !same_json(found->second, value))
+      refuse(load, "template variable " + name, value, found == vars.end() ? "" : found->second);
+  }
+  // A file without a clock was made by a template that reads none.
+  if (!template_flags.now.empty() && origin.fixed.now && *origin.fixed.now != template_flags.now)
+    refuse(load, "clock", template_flags.now, *origin.fixed.now);
+  if (!template_flags.template_name.empty()) {
+    const ChatTemplate& own = model.text().chat_template();
+    const auto tools = origin.fixed.tools_json.empty() ? ChatTemplate::Tools::Absent : ChatTemplate::Tools::Given;
+    const ChatTemplate used = origin.template_source ? own.with_source(*origin.template_source) : own;
+    if (template_flags.choose(own).source(tools) != used.source(tools))
+      refuse(load, "template", template_flags.template_name, origin.template_source ? "another" : "the checkpoint's own");
+  }
+  return saved;
+}
+
+FixedPart continue_fixed_part(const FixedPart& fixed, const FixedPart& more) {
+  FixedPart result = fixed;
+  const Json extra = Json::parse(more.messages_json, nullptr, false);
+  if (!extra.is_array()) throw Error(ErrorCode::InvalidArgument, "messages: expected a JSON list of messages");
+  if (result.raw_text) {
+    if (!more.raw_text)
+      throw Error(ErrorCode::InvalidArgument, "messages: a context of plain text is continued with --context or --context-file");
+    *result.raw_text += *more.raw_text;
+    return result;
+  }
+  Json messages = Json::parse(fixed.messages_json);
+  for (const Json& message : extra) messages.push_back(message);
+  result.messages_json = messages.dump();
+  return result;
 }
 
 Prompter FixedPartFlags::make_prompter(std::shared_ptr<const Text> text) const {

@@ -27,6 +27,8 @@ Json summary(const std::vector<double>& times) {
   return {{"median", median(times)}, {"min", *least}, {"max", *most}};
 }
 
+Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
 Json versions() { return {{"kvfork", version()}, {"compiler", __VERSION__}}; }
 
 // "12.3 ms (11.9 .. 13.0)"
@@ -62,7 +64,7 @@ void print_json(const RunReport& report) {
               {"threads", info.n_threads},
               {"versions", versions()},
               {"context", {{"tokens", report.context->size()}, {"bytes", report.context->kv_bytes()}}},
-              {"timings", {{"open_ms", report.open_ms}, {"prefill_ms", report.prefill_ms}}},
+              {"timings", {{"open_ms", report.open_ms}, {"prefill_ms", or_null(report.prefill_ms)}, {"load_ms", or_null(report.load_ms)}}},
               {"answers", std::move(answers)}});
 }
 
@@ -81,7 +83,9 @@ void print_header(const RunReport& report) {
 void print_prompt(const RunAnswer& answer) { write_output(fmt::format("\n> {}\n", answer.prompt)); }
 
 void print_timings(const RunReport& report) {
-  write_output(fmt::format("\nopen {:.1f} ms, prefill {:.1f} ms\n", report.open_ms, report.prefill_ms));
+  write_output(fmt::format("\nopen {:.1f} ms, {} {:.1f} ms\n", report.open_ms,
+                           report.load_ms ? "load and check the context" : "prefill",
+                           report.load_ms ? *report.load_ms : report.prefill_ms.value_or(0)));
   size_t number = 0;
   for (const RunAnswer& answer : report.answers) {
     const double cached = median(answer.ttft_cached_ms);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,8 @@ struct RunReport {
   std::shared_ptr<const Model> model;
   std::shared_ptr<const Context> context;
   double open_ms = 0;
-  double prefill_ms = 0;
+  std::optional<double> prefill_ms;  // a context is prefilled
+  std::optional<double> load_ms;     // or opened from a file
   std::vector<RunAnswer> answers;
 };
 

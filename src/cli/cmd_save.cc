@@ -1,0 +1,164 @@
+// kvfork save: prefill a context once and keep it as a file.
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cli/commands.h"
+#include "cli/fixed_part.h"
+#include "cli/identity_json.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/warnings.h"
+#include "kvfork/boundary.h"
+#include "kvfork/context.h"
+#include "kvfork/error.h"
+#include "kvfork/fork.h"
+#include "kvfork/identity.h"
+#include "kvfork/model.h"
+#include "kvfork/text.h"
+#include "kvfork/version.h"
+
+namespace kvfork::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+struct Args {
+  ModelFlags model_flags;
+  FixedPartFlags fixed_part;
+  std::string out;
+  bool flatten = false;
+};
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// Found out before the prefill, which may take minutes.
+void expect_writable_place(const std::string& out) {
+  const std::filesystem::path path(out);
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error))
+    throw Error(ErrorCode::Io, fmt::format("{}: expected the name of a file to write, found a directory", out));
+  const auto directory = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  if (!std::filesystem::is_directory(directory, error))
+    throw Error(ErrorCode::NotFound, fmt::format("{}: expected the directory {}, found none", out, directory.string()));
+}
+
+class Save {
+ public:
+  explicit Save(const Args& args) : args_(args) {}
+
+  int run() {
+    if (args_.fixed_part.loads() && !args_.fixed_part.is_given())
+      throw UsageError("save: with --load, expected --messages, --context or --context-file to continue it with");
+    expect_writable_place(args_.out);
+    {
+      const Progress progress("opening " + args_.model_flags.model, args_.model_flags.progress());
+      model_ = Model::open(args_.model_flags.model, args_.model_flags.options());
+      model_->text();
+    }
+    const auto start = Clock::now();
+    context_ = args_.fixed_part.loads() ? continue_saved() : prefill();
+    prefill_seconds_ = seconds_since(start);
+    save();
+    args_.model_flags.json ? print_json() : print_text();
+    return 0;
+  }
+
+ private:
+  std::shared_ptr<const Context> prefill() const {
+    const BoundaryMode mode = args_.fixed_part.mode();
+    const Prompter prompter = args_.fixed_part.make_prompter(model_->shared_text());
+    const Prompt prompt = prompter.make_context(mode);
+    warn_about(prompt.report);
+    Progress progress("prefill", args_.model_flags.progress());
+    return model_->prefill(prompt.ids, [&](size_t done) { progress.update(done, prompt.ids.size()); },
+                           prompter.make_origin(mode, prompt));
+  }
+
+  std::shared_ptr<const Context> continue_saved() const {
+    const auto parent = args_.fixed_part.open_saved(*model_);
+    // Only for its refusal of a context without text.
+    (void)Prompter::from_origin(model_->shared_text(), parent->origin());
+    FixedPart more = args_.fixed_part.read();
+    if (parent->origin()->fixed.raw_text) more.raw_text = args_.fixed_part.read_context_text();
+    auto origin = std::make_shared<ContextOrigin>(*parent->origin());
+    origin->fixed = continue_fixed_part(origin->fixed, more);
+    const BoundaryMode mode = *args_.fixed_part.boundary_option ? args_.fixed_part.mode() : origin->boundary;
+    const Prompter prompter = Prompter::from_origin(model_->shared_text(), origin);
+    const Prompt prompt = prompter.make_context(mode);
+    warn_about(prompt.report);
+    const size_t n_shared = count_cached_tokens(parent->ids(), prompt.ids, mode, prompter.tokenizer());
+    if (n_shared == prompt.ids.size())
+      throw Error(ErrorCode::InvalidArgument, fmt::format("{}: expected messages that add tokens to it, found none", args_.fixed_part.load));
+    Progress progress("prefill", args_.model_flags.progress());
+    Fork fork = parent->fork_at(n_shared);
+    fork.append(std::span(prompt.ids).subspan(n_shared), [&](size_t done) { progress.update(n_shared + done, prompt.ids.size()); });
+    return std::move(fork).seal(prompter.make_origin(mode, prompt));
+  }
+
+  void save() {
+    {
+      const Progress progress("reading the weights' fingerprint", args_.model_flags.progress());
+      identity_ = context_->identity();
+    }
+    Progress progress("saving", args_.model_flags.progress());
+    const auto start = Clock::now();
+    bytes_ = context_->save(args_.out, {.flatten = args_.flatten, .on_progress = [&](uint64_t done, uint64_t total) {
+                                          progress.update(static_cast<size_t>(done), static_cast<size_t>(total));
+                                        }});
+    save_seconds_ = seconds_since(start);
+  }
+
+  bool names_parent() const { return context_->parent() != nullptr && !args_.flatten; }
+
+  void print_json() const {
+    const ModelInfo& info = model_->info();
+    write_json({{"file", args_.out},
+                {"model", info.path},
+                {"dtype", compute_mode_name(info.mode)},
+                {"kernel_set", info.kernel_set},
+                {"threads", info.n_threads},
+                {"versions", {{"kvfork", version()}}},
+                {"tokens", context_->size()},
+                {"bytes", bytes_},
+                {"seconds", save_seconds_},
+                {"prefill_seconds", prefill_seconds_},
+                {"id", context_->id()},
+                {"parent", names_parent() ? Json(context_->parent()->id()) : Json(nullptr)},
+                {"identity", identity_json(identity_)}});
+  }
+
+  void print_text() const {
+    write_output(fmt::format("{}: {} tokens, {:.1f} MiB; prefill {:.2f} s, saved in {:.2f} s\n", args_.out, context_->size(),
+                             static_cast<double>(bytes_) / (1 << 20), prefill_seconds_, save_seconds_));
+    write_output(fmt::format("id {}\n", context_->id()));
+    if (names_parent()) write_output(fmt::format("continues {} ({})\n", args_.fixed_part.load, context_->parent()->id()));
+  }
+
+  const Args& args_;
+  std::shared_ptr<const Model> model_;
+  std::shared_ptr<const Context> context_;
+  Identity identity_;
+  double prefill_seconds_ = 0;
+  double save_seconds_ = 0;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace
+
+Command add_save(CLI::App& app) {
+  auto args = std::make_shared<Args>();
+  args->model_flags.add_to(app);
+  args->fixed_part.add_to(app, FixedPartFlags::Load::Continues);
+  app.add_option("--out", args->out, "The file to write; a file of that name is replaced once the new one is whole")->required();
+  app.add_flag("--flatten", args->flatten, "With --load: write the whole, not the part after the parent");
+  return [args] { return Save(*args).run(); };
+}
+
+}  // namespace kvfork::cli
