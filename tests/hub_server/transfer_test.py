@@ -243,6 +243,10 @@ class GivesUp(harness.HubCase):
         result = self.gives_up(hs.status(503, Retry_After="3600"), "503", "3600", path="/store/")
         self.assertLess(result.seconds, 10)
 
+    def test_retry_after_beyond_what_is_waited_for(self):
+        result = self.gives_up(hs.status(429, Retry_After="40"), "429", "40")
+        self.assertLess(result.seconds, 20)
+
     def test_retry_after_far_beyond_numbers(self):
         self.gives_up(hs.status(429, Retry_After="9" * 30), "429")
 
