@@ -292,6 +292,80 @@ def all_cases():
         yield f"decoder_{name}", tokenizer
 
 
+def config_cases():
+    """Files of a model directory; what AutoTokenizer makes of them. Tokenizers are small but have the parts that each option acts on."""
+    sentencepiece = next(t for n, t in model_cases() if n == "bpe_sentencepiece")
+    byte_level = next(t for n, t in model_cases() if n == "bpe_byte_level")
+    spm, gpt = json.loads(sentencepiece.to_str()), json.loads(byte_level.to_str())
+    flags = {"lstrip": False, "rstrip": False, "normalized": False, "single_word": False, "special": True}
+    names = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    yield "llama", {"tokenizer": spm, "tokenizer_config": {"tokenizer_class": "LlamaTokenizer", **names}}
+    yield "llama_eos", {"tokenizer": spm, "tokenizer_config": {"tokenizer_class": "LlamaTokenizer", "add_bos_token": False, "add_eos_token": True, **names}}
+    yield "llama_fast_defaults", {"tokenizer": spm, "tokenizer_config": {"tokenizer_class": "LlamaTokenizerFast", "legacy": False}}
+    yield "gemma", {"tokenizer": spm, "tokenizer_config": {"tokenizer_class": "GemmaTokenizer", "bos_token": "<s>", "eos_token": {"__type": "AddedToken", "content": "</s>", **flags}, "pad_token": None}}
+    yield "generic", {"tokenizer": gpt, "tokenizer_config": {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "</s>", "model_max_length": 10**30}}
+    yield "new_special", {"tokenizer": gpt, "tokenizer_config": {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<new>", "additional_special_tokens": ["World", "<m>", "</s>"]}}
+    yield "added_tokens_decoder", {"tokenizer": gpt, "tokenizer_config": {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "Hello", "added_tokens_decoder": {
+        "266": {"content": "<s>", **flags, "lstrip": True}, "300": {"content": "brand new", **flags, "special": False},
+        "301": {"content": "case", **flags, "special": False, "rstrip": False, "normalized": True}}}}
+    yield "split_special_tokens", {"tokenizer": gpt, "tokenizer_config": {"tokenizer_class": "PreTrainedTokenizerFast", "split_special_tokens": True, "eos_token": "</s>"}}
+    yield "clean_up", {"tokenizer": gpt, "tokenizer_config": {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": True}}
+    yield "prefix_space", {"tokenizer": gpt, "tokenizer_config": {"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": True, "bos_token": "<s>", "eos_token": "<s>", "unk_token": "<s>"}}
+    yield "prefix_space_null", {"tokenizer": {**gpt, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}},
+                                "tokenizer_config": {"tokenizer_class": "PreTrainedTokenizerFast", "add_prefix_space": None}}
+    yield "prefix_space_absent", {"tokenizer": {**gpt, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}},
+                                  "tokenizer_config": {"tokenizer_class": "PreTrainedTokenizerFast"}}
+    yield "qwen2_defaults", {"tokenizer": gpt, "tokenizer_config": {"tokenizer_class": "Qwen2Tokenizer"}}
+    yield "special_tokens_map", {"tokenizer": gpt, "tokenizer_config": {"tokenizer_class": "PreTrainedTokenizerFast"},
+                                 "special_tokens_map": {"bos_token": {"content": "World", **flags}, "additional_special_tokens": ["<x>", {"content": "don", **flags, "lstrip": True}]},
+                                 "added_tokens": {"<x>": 290, "zzz": 291}}
+    old = {"vocab": dict(gpt["model"]["vocab"]), "merges": "#version: 0.2\n" + "\n".join(" ".join(m) for m in gpt["model"]["merges"]) + "\n"}
+    old["vocab"]["<|endoftext|>"] = max(old["vocab"].values()) + 1
+    yield "old_gpt2", {**old, "tokenizer_config": {"tokenizer_class": "GPT2Tokenizer"}}
+    yield "old_qwen2", {**old, "tokenizer_config": {"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|endoftext|>", "additional_special_tokens": ["<|im_start|>"]}}
+
+
+FILES = {"tokenizer": "tokenizer.json", "tokenizer_config": "tokenizer_config.json", "special_tokens_map": "special_tokens_map.json",
+         "added_tokens": "added_tokens.json", "vocab": "vocab.json", "merges": "merges.txt"}
+
+
+class Auto:
+    """AutoTokenizer through the package's interface."""
+
+    def __init__(self, files):
+        from transformers import AutoTokenizer
+        with tempfile.TemporaryDirectory() as directory:
+            for key, value in files.items():
+                with open(os.path.join(directory, FILES[key]), "w", encoding="utf-8") as file:
+                    file.write(value if isinstance(value, str) else json.dumps(value))
+            self.auto = AutoTokenizer.from_pretrained(directory)
+
+    def encode(self, text, add_special_tokens):
+        return self.auto([text], add_special_tokens=add_special_tokens)[0]
+
+    def decode(self, ids, skip_special_tokens):
+        return self.auto.decode(ids, skip_special_tokens=skip_special_tokens)
+
+
+def write_config_goldens():
+    import transformers
+    entries = []
+    for name, files in config_cases():
+        auto = Auto(files)
+        texts = TEXTS + ["Hello <s> brand new <new> World</s> case  don't . ok ?", "<x> zzz don t <|endoftext|><|im_start|>"]
+        special = {k: v for k, v in auto.auto.special_tokens_map.items() if k != "additional_special_tokens"}
+        entries.append({"name": f"config_{name}", "add_special_tokens": True, **files, "special_tokens": special, "vocab_size": len(auto.auto),
+                        "encode": [case(auto, text, True) for text in texts]})
+    write_group("config", entries, f" and transformers {transformers.__version__}")
+
+
+def write_group(group, entries, more=""):
+    with open(os.path.join(GOLDEN, f"{group}.json"), "w", encoding="ascii") as file:
+        made_by = f"tools/make_tokenizer_goldens.py with tokenizers {tokenizers.__version__}{more}"
+        file.write(json.dumps({"made_by": made_by, "cases": []})[:-2] + "\n")
+        file.write(",\n".join(json.dumps(entry, ensure_ascii=True) for entry in entries) + "\n]}\n")
+
+
 def all_code_points():
     """Texts that together hold every code point, each beside a letter, a space and a digit."""
     points = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
@@ -333,10 +407,8 @@ def write_goldens():
             entry["encode"] = [case(tokenizer, text, special) for text in TEXTS]
         groups.setdefault(name.split("_")[0] if not name.startswith("pre_") else "pre_tokenizer", []).append(entry)
     for group, entries in groups.items():
-        with open(os.path.join(GOLDEN, f"{group}.json"), "w", encoding="ascii") as file:
-            made_by = f"tools/make_tokenizer_goldens.py with tokenizers {tokenizers.__version__}"
-            file.write(json.dumps({"made_by": made_by, "cases": []})[:-2] + "\n")
-            file.write(",\n".join(json.dumps(entry, ensure_ascii=True) for entry in entries) + "\n]}\n")
+        write_group(group, entries)
+    write_config_goldens()
 
 
 def live(args):

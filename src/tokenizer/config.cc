@@ -77,6 +77,7 @@ struct Config {
   std::map<int64_t, AddedToken> added;
   bool has_added_tokens_decoder = false;
   std::optional<bool> add_bos_token, add_eos_token, add_prefix_space, legacy;
+  bool keeps_prefix_space = false;  // add_prefix_space is null: tokenizer.json decides
 };
 
 std::optional<bool> optional_bool(const Json& json, std::string_view key) {
@@ -119,13 +120,7 @@ void read_added_tokens_decoder(const Json& json, Config& config) {
   }
 }
 
-// The layout before added_tokens_decoder: special_tokens_map.json, and added_tokens.json for what is not special.
-void read_legacy_files(const TokenizerFiles& files, Config& config) {
-  if (!files.special_tokens_map_json.empty()) {
-    simdjson::dom::parser parser;
-    read_special_tokens(parse_json(parser, files.special_tokens_map_json, files.subject + ": special_tokens_map.json"), config);
-  }
-  if (files.added_tokens_json.empty()) return;
+void read_added_tokens_json(const TokenizerFiles& files, Config& config) {
   simdjson::dom::parser parser;
   const Json json = parse_json(parser, files.added_tokens_json, files.subject + ": added_tokens.json");
   simdjson::dom::object object;
@@ -146,6 +141,17 @@ void read_legacy_files(const TokenizerFiles& files, Config& config) {
   }
 }
 
+// The layout before added_tokens_decoder: special_tokens_map.json, added_tokens.json for what is not special, and
+// then tokenizer.json's own added tokens count as if they were listed.
+void read_legacy_files(const TokenizerFiles& files, const Model& model, Config& config) {
+  if (!files.special_tokens_map_json.empty()) {
+    simdjson::dom::parser parser;
+    read_special_tokens(parse_json(parser, files.special_tokens_map_json, files.subject + ": special_tokens_map.json"), config);
+  }
+  if (!files.added_tokens_json.empty()) read_added_tokens_json(files, config);
+  for (const auto& [id, token] : model.added.tokens()) config.added[id] = token;
+}
+
 Config read_config(const TokenizerFiles& files, Model& model) {
   Config config;
   simdjson::dom::parser parser;
@@ -160,20 +166,21 @@ Config read_config(const TokenizerFiles& files, Model& model) {
     for (const auto& [name, token] : defaults->tokens) config.special[std::string(name)] = {std::string(token), std::nullopt};
   }
   if (!json) {
-    read_legacy_files(files, config);
+    read_legacy_files(files, model, config);
     return config;
   }
   read_special_tokens(*json, config);
   config.add_bos_token = optional_bool(*json, "add_bos_token");
   config.add_eos_token = optional_bool(*json, "add_eos_token");
   config.add_prefix_space = optional_bool(*json, "add_prefix_space");
+  config.keeps_prefix_space = has_key(*json, "add_prefix_space") && !config.add_prefix_space;
   config.legacy = optional_bool(*json, "legacy");
   model.clean_up_tokenization_spaces = json->bool_or("clean_up_tokenization_spaces", false);
   model.split_special_tokens = json->bool_or("split_special_tokens", false);
   if (const auto decoder = json->find("added_tokens_decoder")) {
     read_added_tokens_decoder(*decoder, config);
   } else {
-    read_legacy_files(files, config);
+    read_legacy_files(files, model, config);
   }
   return config;
 }
@@ -197,14 +204,8 @@ void add_tokens(Model& model, const Config& config) {
   const auto is_special_name = [&special](const std::string& content) {
     return std::any_of(special.begin(), special.end(), [&](const SpecialToken& t) { return t.content == content; });
   };
-  const auto is_known = [&model](const AddedToken& token) {
-    return std::any_of(model.added.tokens().begin(), model.added.tokens().end(),
-                       [&](const auto& entry) { return entry.second == token; });
-  };
   std::vector<AddedToken> tokens;
-  for (const auto& [id, token] : config.added) {
-    if (!is_known(token)) tokens.push_back(token);
-  }
+  for (const auto& [id, token] : config.added) tokens.push_back(token);
   const size_t n_from_decoder = tokens.size();
   for (const SpecialToken& token : special) {
     const bool in_encoder = model.added.find_id(token.content) >= 0 ||
@@ -270,12 +271,17 @@ void rebuild_llama(Model& model, bool add_prefix_space, bool legacy) {
 
 void apply_config(Model& model, const TokenizerFiles& files) {
   const Config config = read_config(files, model);
+  if (config.class_name == "CohereTokenizer" && config.add_prefix_space.value_or(false)) {
+    base::fail(ErrorCode::Unsupported, "{}: tokenizer_config.json: add_prefix_space true is not supported for {}", model.subject,
+               config.class_name);
+  }
   if (config.class_name == "LlamaTokenizer" && config.add_prefix_space) {
     rebuild_llama(model, *config.add_prefix_space, config.legacy.value_or(true));
   }
   add_tokens(model, config);
   // Without the file there is no say: the package runs tokenizer.json as it is.
-  if (!files.tokenizer_config_json.empty() && config.class_name != "LlamaTokenizer" && model.pre_tokenizer != nullptr) {
+  const bool has_say = !files.tokenizer_config_json.empty() && config.class_name != "LlamaTokenizer" && !config.keeps_prefix_space;
+  if (has_say && model.pre_tokenizer != nullptr) {
     model.pre_tokenizer->set_add_prefix_space(config.add_prefix_space.value_or(false));
   }
   if (const ClassDefaults* defaults = find_class(config.class_name); defaults != nullptr && defaults->builds_template) {

@@ -146,7 +146,41 @@ std::unique_ptr<Model> load_tokenizer_json(const TokenizerFiles& files) {
   return model;
 }
 
+namespace {
+
+struct OldLayout {
+  std::string_view class_name, normalizer, pre_tokenizer;
+};
+
+constexpr std::string_view kByteLevel = R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":true})";
+
+// What Transformers' convert_slow_tokenizer.py builds for the classes that load from vocab.json and merges.txt.
+const OldLayout& get_old_layout(const TokenizerFiles& files) {
+  static const OldLayout layouts[] = {
+      {"GPT2Tokenizer", "", kByteLevel},
+      {"Qwen2Tokenizer", R"({"type":"NFC"})",
+       R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"(?i:'s|'t|'re|'ve|'m|'ll|'d)|)"
+       R"([^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},)"
+       R"("behavior":"Isolated","invert":false},{"type":"ByteLevel","add_prefix_space":false,"use_regex":false}]})"},
+  };
+  std::string name = "GPT2Tokenizer";
+  if (!files.tokenizer_config_json.empty()) {
+    simdjson::dom::parser parser;
+    const Json config = parse_json(parser, files.tokenizer_config_json, files.subject + ": tokenizer_config.json");
+    name = config.string_or("tokenizer_class", name);
+    if (name.ends_with("Fast")) name.resize(name.size() - 4);
+  }
+  for (const OldLayout& layout : layouts) {
+    if (layout.class_name == name) return layout;
+  }
+  base::fail(ErrorCode::Unsupported, "{}: vocab.json and merges.txt of a {} are not supported (of GPT2Tokenizer and Qwen2Tokenizer they are)",
+             files.subject, name);
+}
+
+}  // namespace
+
 std::unique_ptr<Model> load_vocab_and_merges(const TokenizerFiles& files) {
+  const OldLayout& layout = get_old_layout(files);
   simdjson::dom::parser parser;
   const Json vocab = parse_json(parser, files.vocab_json, files.subject + ": vocab.json");
   const std::string where = files.subject + ": merges.txt";
@@ -162,9 +196,9 @@ std::unique_ptr<Model> load_vocab_and_merges(const TokenizerFiles& files) {
   model->subject = files.subject;
   model->model = std::make_unique<Bpe>(read_vocabulary(vocab), merges, BpeOptions(), vocab.where());
   simdjson::dom::parser parts;
-  const std::string byte_level = R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":true})";
-  model->pre_tokenizer = make_pre_tokenizer(parse_json(parts, byte_level, files.subject));
-  model->decoder = Decoder(parse_json(parts, byte_level, files.subject));
+  if (!layout.normalizer.empty()) model->normalizer = make_normalizer(parse_json(parts, std::string(layout.normalizer), files.subject));
+  model->pre_tokenizer = make_pre_tokenizer(parse_json(parts, std::string(layout.pre_tokenizer), files.subject));
+  model->decoder = Decoder(parse_json(parts, std::string(kByteLevel), files.subject));
   return model;
 }
 
