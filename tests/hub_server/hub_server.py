@@ -102,7 +102,8 @@ class Handler(BaseHTTPRequestHandler):
         hub = self.server.hub
         record = {"method": method, "path": self.path, "host": self.headers.get("Host"),
                   "auth": self.headers.get("Authorization"), "range": self.headers.get("Range"),
-                  "encoding": self.headers.get("Accept-Encoding"), "server": self.server.name, "sent": 0}
+                  "encoding": self.headers.get("Accept-Encoding"), "server": self.server.name, "sent": 0,
+                  "begin": time.monotonic(), "end": None}
         self.record = record
         with hub.lock:
             hub.log.append(record)
@@ -119,6 +120,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send(method, *reply)
         except (BrokenPipeError, ConnectionResetError, ssl.SSLError, socket.timeout):
             self.close_connection = True
+        finally:
+            record["end"] = time.monotonic()
 
     def normal_reply(self, method):
         hub = self.server.hub
