@@ -51,7 +51,7 @@ struct VerifyCheck {
 struct VerifyOptions {
   std::vector<std::string> prompts;  ///< none: a list of kvfork's own, of several lengths and scripts
   size_t max_new_tokens = 8;         ///< per generation
-  double limit_seconds = 20;         ///< the context limit is filled for real where that takes no longer than this
+  double limit_seconds = 30;         ///< the context limit is filled for real where that takes no longer than this
   std::string directory;  ///< for the file of save_open; empty: the system's directory for temporary files
   std::function<void(const std::string& name)> on_start;   ///< before each check
   std::function<void(const VerifyCheck& check)> on_check;  ///< after each check

@@ -45,6 +45,8 @@ struct Entry {
 
 constexpr Entry kCommands[] = {
     {"run", "Answer prompts from one prefilled context, after proving that the cache changes nothing", kvfork::cli::add_run},
+    {"verify", "Check on this model, context and prompts that the cache is safe", kvfork::cli::add_verify},
+    {"bench", "Measure requests with and without the cache, over prefix lengths", kvfork::cli::add_bench},
     {"save", "Prefill a context once and keep it as a file", kvfork::cli::add_save},
     {"inspect", "What a checkpoint or a saved context holds, and whether kvfork can run it", kvfork::cli::add_inspect},
     {"pull", "Download a checkpoint from the Hugging Face Hub into the shared cache", kvfork::cli::add_pull},

@@ -1,0 +1,71 @@
+// What `kvfork bench` found, and how it is shown on a terminal and as JSON; report_html.h shows it in a browser.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/machine.h"
+#include "kvfork/model.h"
+
+namespace kvfork::cli {
+
+/// One measurement, once per round.
+class Times {
+ public:
+  void add(double value) { values_.push_back(value); }
+  bool empty() const noexcept { return values_.empty(); }
+  double median() const;  ///< 0 where there are none
+  double least() const;
+  double most() const;
+
+ private:
+  std::vector<double> values_;
+};
+
+/// Everything about one prefix length. Times in milliseconds.
+struct BenchRow {
+  size_t prefix_tokens = 0;
+  bool is_context = false;  ///< the fixed part itself, not a part or a repetition of it
+  size_t kv_bytes = 0;
+  Times prefill;
+  Times fork;
+  Times copy;          ///< the deep copy that a fork saves
+  Times first_cached;  ///< from before the fork to the first token
+  Times first_uncached;
+  Times decode;        ///< per token after the first; empty for one new token
+  Times total_cached;  ///< from before the fork to the last token
+  Times total_uncached;
+
+  /// Of the time to the first token.
+  double speedup() const;
+  /// From this many requests on, prefill and forks together take less time than working without a cache; nothing:
+  /// never.
+  std::optional<size_t> break_even() const;
+};
+
+struct BenchReport {
+  ModelInfo model;
+  Machine machine;
+  std::string started;  ///< local time
+  Load load_before;
+  Load load_after;
+  std::string prompt;
+  size_t request_tokens = 0;
+  size_t new_tokens = 0;
+  size_t repeats = 0;
+  std::vector<BenchRow> rows;  ///< by prefix_tokens
+
+  /// The fixed part's row, else the longest.
+  const BenchRow& headline() const;
+};
+
+/// "0.04 us", "12.3 ms", "2.1 s".
+std::string show_milliseconds(double milliseconds);
+std::string show_bytes(size_t bytes);
+
+void print_table(const BenchReport& report);
+void print_bench_json(const BenchReport& report);
+
+}  // namespace kvfork::cli

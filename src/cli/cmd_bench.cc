@@ -1,0 +1,241 @@
+// kvfork bench: cached against uncached on the user's own model, over prefix lengths. Parity is proven before
+// anything is timed.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/bench_report.h"
+#include "cli/commands.h"
+#include "cli/fixed_part.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/report_html.h"
+#include "cli/text_file.h"
+#include "kvfork/boundary.h"
+#include "kvfork/context.h"
+#include "kvfork/error.h"
+#include "kvfork/fork.h"
+#include "kvfork/generate.h"
+#include "kvfork/model.h"
+#include "kvfork/text.h"
+#include "kvfork/verify.h"
+
+namespace kvfork::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kDefaultLengths[] = {128, 512, 1024, 2048};
+
+struct Args {
+  ModelFlags model_flags;
+  FixedPartFlags fixed_part;
+  std::string prompt = "What do I need to request a refund?";
+  std::string prefix_lengths;
+  std::string html;
+  size_t max_new_tokens = 16;
+  size_t repeats = 5;
+};
+
+double milliseconds(Clock::time_point start, Clock::time_point end) {
+  return std::chrono::duration<double, std::milli>(end - start).count();
+}
+
+// One prefix length: its context, and a request that starts with it.
+struct Length {
+  std::shared_ptr<const Context> context;
+  std::vector<int32_t> request;
+  std::vector<int32_t> answer;  // as proven
+};
+
+class Bench {
+ public:
+  explicit Bench(const Args& args)
+      : args_(args), asked_lengths_(parse_sizes(args.prefix_lengths, "--prefix-lengths")) {}
+
+  int run() {
+    open();
+    report_.machine = read_machine();
+    report_.started = read_clock();
+    report_.load_before = read_load();
+    for (const size_t n_tokens : choose_lengths()) prove_parity(n_tokens);
+    measure();
+    report_.load_after = read_load();
+    if (!args_.html.empty()) write_text_file(args_.html, make_html(report_));
+    args_.model_flags.json ? print_bench_json(report_) : print_table(report_);
+    return 0;
+  }
+
+ private:
+  void open() {
+    const Progress progress("opening " + args_.model_flags.model, args_.model_flags.progress());
+    model_ = Model::open(args_.model_flags.model, args_.model_flags.options());
+    options_ = GenerateOptions::from_defaults(model_->generation_defaults(), args_.max_new_tokens);
+    options_.eos_token_ids.clear();  // the same number of new tokens at every length
+    report_.model = model_->info();
+    report_.prompt = args_.prompt;
+    report_.repeats = args_.repeats;
+    report_.new_tokens = args_.max_new_tokens;
+    std::optional<Prompter> prompter;
+    BoundaryMode mode = args_.fixed_part.mode();
+    if (args_.fixed_part.loads()) {
+      saved_ = args_.fixed_part.open_saved(*model_);
+      prompter.emplace(Prompter::from_origin(model_->shared_text(), saved_->origin()));
+      mode = saved_->origin()->boundary;
+      context_ids_.assign(saved_->ids().begin(), saved_->ids().end());
+    } else {
+      prompter.emplace(args_.fixed_part.make_prompter(model_->shared_text()));
+      context_ids_ = prompter->make_context(mode).ids;
+    }
+    const Prompt request = prompter->make_request(args_.prompt);
+    const size_t n_cached = count_cached_tokens(context_ids_, request.ids, mode, prompter->tokenizer());
+    tail_.assign(request.ids.begin() + static_cast<ptrdiff_t>(n_cached), request.ids.end());
+    report_.request_tokens = tail_.size();
+  }
+
+  // What was asked for, or the usual lengths that fit and the fixed part's own.
+  std::vector<size_t> choose_lengths() const {
+    const size_t limit = model_->info().max_position_embeddings;
+    const size_t n_more = tail_.size() + args_.max_new_tokens;
+    std::vector<size_t> lengths = asked_lengths_;
+    for (const size_t n_tokens : lengths) {
+      if (n_tokens + n_more > limit)
+        throw Error(ErrorCode::Limit,
+                    fmt::format("context limit: expected at most {} tokens (max_position_embeddings), found {} of "
+                                "prefix, {} of request and {} new",
+                                limit, n_tokens, tail_.size(), args_.max_new_tokens));
+    }
+    if (lengths.empty()) {
+      for (const size_t n_tokens : kDefaultLengths) {
+        if (n_tokens + n_more <= limit) lengths.push_back(n_tokens);
+      }
+      if (context_ids_.size() + n_more <= limit) lengths.push_back(context_ids_.size());
+    }
+    if (lengths.empty())
+      throw Error(ErrorCode::Limit,
+                  fmt::format("context limit: expected room for a prefix, {} request and {} new tokens in {}",
+                              tail_.size(), args_.max_new_tokens, limit));
+    std::ranges::sort(lengths);
+    lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
+    return lengths;
+  }
+
+  void prove_parity(size_t n_tokens) {
+    Progress progress(fmt::format("proving parity at {} tokens", n_tokens), args_.model_flags.progress());
+    std::vector<int32_t> ids(n_tokens);
+    for (size_t i = 0; i < n_tokens; ++i) ids[i] = context_ids_[i % context_ids_.size()];
+    Length length;
+    const bool is_context = n_tokens == context_ids_.size();
+    length.context = is_context && saved_ != nullptr ? saved_ : model_->prefill(ids);
+    length.request = std::move(ids);
+    length.request.insert(length.request.end(), tail_.begin(), tail_.end());
+    const ParityReport parity = compare_uncached(*length.context, n_tokens, length.request, options_);
+    if (parity.first_difference)
+      throw Error(ErrorCode::Parity,
+                  fmt::format("parity: prefix of {} tokens: cached and uncached generation differ at new token {}; "
+                              "nothing is timed",
+                              n_tokens, *parity.first_difference));
+    length.answer = parity.cached.ids;
+    lengths_.push_back(std::move(length));
+    report_.rows.push_back(
+        {.prefix_tokens = n_tokens, .is_context = is_context, .kv_bytes = lengths_.back().context->kv_bytes()});
+  }
+
+  // All lengths take turns, and at each length the two ways do; who goes first changes from round to round.
+  void measure() {
+    Progress progress("measuring", args_.model_flags.progress());
+    for (size_t round = 0; round < args_.repeats; ++round) {
+      for (size_t i = 0; i < lengths_.size(); ++i) {
+        progress.update(round * lengths_.size() + i, args_.repeats * lengths_.size());
+        const bool cached_first = round % 2 == 0;
+        if (cached_first) measure_cached(lengths_[i], report_.rows[i]);
+        measure_uncached(lengths_[i], report_.rows[i]);
+        if (!cached_first) measure_cached(lengths_[i], report_.rows[i]);
+        measure_prefill(lengths_[i], report_.rows[i]);
+      }
+    }
+  }
+
+  void measure_cached(const Length& length, BenchRow& row) const {
+    const size_t n = row.prefix_tokens;
+    const auto start = Clock::now();
+    Fork fork = length.context->fork_at(n);
+    row.fork.add(milliseconds(start, Clock::now()));
+    fork.append(std::span(length.request).subspan(n));
+    const auto [first, last] = finish(fork, length);
+    row.first_cached.add(milliseconds(start, first));
+    row.total_cached.add(milliseconds(start, last));
+    if (args_.max_new_tokens > 1)
+      row.decode.add(milliseconds(first, last) / static_cast<double>(args_.max_new_tokens - 1));
+  }
+
+  void measure_uncached(const Length& length, BenchRow& row) const {
+    const auto start = Clock::now();
+    Fork fork = model_->start();
+    fork.append(length.request);
+    const auto [first, last] = finish(fork, length);
+    row.first_uncached.add(milliseconds(start, first));
+    row.total_uncached.add(milliseconds(start, last));
+  }
+
+  void measure_prefill(const Length& length, BenchRow& row) const {
+    auto start = Clock::now();
+    model_->prefill(std::span(length.request).first(row.prefix_tokens));
+    row.prefill.add(milliseconds(start, Clock::now()));
+    start = Clock::now();
+    const auto copy = copy_context(*length.context);
+    row.copy.add(milliseconds(start, Clock::now()));
+  }
+
+  // When the first and the last new token were known.
+  std::pair<Clock::time_point, Clock::time_point> finish(Fork& fork, const Length& length) const {
+    std::optional<Clock::time_point> first;
+    Clock::time_point last;
+    const Generation generation = generate(fork, options_, [&](int32_t) {
+      last = Clock::now();
+      if (!first) first = last;
+      return true;
+    });
+    if (generation.ids != length.answer)
+      throw Error(ErrorCode::Isolation, "isolation: a repeated request gave other tokens than before");
+    return {*first, last};
+  }
+
+  const Args& args_;
+  std::vector<size_t> asked_lengths_;
+  std::shared_ptr<const Model> model_;
+  std::shared_ptr<const Context> saved_;
+  GenerateOptions options_;
+  std::vector<int32_t> context_ids_;
+  std::vector<int32_t> tail_;  // what a request adds to its prefix
+  std::vector<Length> lengths_;
+  BenchReport report_;
+};
+
+}  // namespace
+
+Command add_bench(CLI::App& app) {
+  auto args = std::make_shared<Args>();
+  args->model_flags.add_to(app);
+  args->fixed_part.add_to(app);
+  app.add_option("--prompt", args->prompt, "The request after each prefix")->capture_default_str();
+  app.add_option("--prefix-lengths", args->prefix_lengths,
+                 "Tokens of the prefixes to measure, 128,512,1024: the fixed part's, cut or repeated (default: "
+                 "these, 2048 and its own)");
+  app.add_option("--max-new-tokens", args->max_new_tokens, "New tokens per request")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--repeats", args->repeats, "Rounds, of which medians and spread are shown")
+      ->check(CLI::Range(size_t{1}, size_t{10000}))
+      ->capture_default_str();
+  app.add_option("--html", args->html, "Also write a report with plots to this file");
+  return [args] { return Bench(*args).run(); };
+}
+
+}  // namespace kvfork::cli
