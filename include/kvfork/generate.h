@@ -23,6 +23,9 @@ struct SamplingOptions {
   uint64_t seed = 0;
 };
 
+/// How the next tokens are guessed, to be checked in one pass.
+enum class Speculation { Off, Lookup };
+
 struct GenerateOptions {
   size_t max_new_tokens = 64;
   std::vector<int32_t> eos_token_ids;
@@ -33,6 +36,8 @@ struct GenerateOptions {
   /// tokenizer.
   std::vector<std::string> stop;
   bool logprobs = false;  ///< fill Generation::logprobs
+  /// Lookup: several tokens per pass where the answer copies from what came before. The answer is the same in every bit.
+  Speculation speculation = Speculation::Off;
 
   /// The model's defaults with this many new tokens.
   static GenerateOptions from_defaults(const GenerationDefaults& defaults, size_t max_new_tokens);
@@ -50,6 +55,7 @@ struct Generation {
   StopReason stop = StopReason::Length;
   std::vector<uint64_t> logit_fingerprints;  ///< [ids.size()] of the logit bits each id was picked from, if asked for
   std::vector<double> logprobs;  ///< [ids.size()] log_probability() of each id, if asked for
+  size_t n_passes = 0;           ///< over the weights, those that the request itself took not counted
 };
 
 /// Natural logarithm of the probability that the model itself gives to `id`: log-softmax of the logits before repetition

@@ -36,7 +36,8 @@ class Answering {
 
   /// The id picked last; take() must have been called.
   const int32_t& last_id() const noexcept { return result_.ids.back(); }
-  size_t n_ids() const noexcept { return result_.ids.size(); }
+  /// Ids that may still be picked.
+  size_t n_left() const noexcept { return options_.max_new_tokens - result_.ids.size(); }
 
   /// The answer, once take() has returned false.
   Generation finish();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <list>
 #include <utility>
 
@@ -17,15 +18,19 @@ namespace {
 
 size_t blocks_of(size_t n_tokens) { return (n_tokens + kernels::kBlockTokens - 1) / kernels::kBlockTokens; }
 
+// With its answer; no more than any model can hold.
+size_t tokens_of(const BatchRequest& request) {
+  return request.ids.size() + std::min<size_t>(request.options.max_new_tokens, std::numeric_limits<int32_t>::max());
+}
+
 // Memory that a request takes while it runs: blocks of its own, a row of logits, and what sampling holds per id.
 size_t bytes_of(const BatchRequest& request, const Model::Impl& model) {
-  const size_t n_tokens = request.ids.size() + request.options.max_new_tokens;
-  const size_t n_blocks = blocks_of(n_tokens) - request.n_cached / kernels::kBlockTokens;
+  const size_t n_blocks = blocks_of(tokens_of(request)) - request.n_cached / kernels::kBlockTokens;
   size_t bytes_per_id = sizeof(float);
-  if (request.options.sampling.temperature > 0) bytes_per_id += engine::Sampler::kBytesPerCandidate;
+  if (request.options.sampling.temperature > 0) bytes_per_id += engine::Sampler::kBytesPerId;
   if (request.options.repetition_penalty != 1.0) bytes_per_id += 2 * sizeof(float) + 1;
   return n_blocks * model.kv_layout.block_bytes() + model.info.vocab_size * bytes_per_id +
-         (request.ids.size() + request.options.max_new_tokens) * sizeof(int32_t);
+         tokens_of(request) * sizeof(int32_t);
 }
 
 // Everything that can be said against a request without running it, the context's ids aside.
@@ -86,7 +91,10 @@ class Batch {
         requests_(requests),
         callbacks_(callbacks),
         max_width_(std::min(max_width, engine::kMaxPassRows)),
-        free_bytes_(plan.memory_bytes) {}
+        free_bytes_(plan.memory_bytes) {
+    for (const BatchRequest& request : requests) n_longest_ = std::max(n_longest_, tokens_of(request));
+    n_longest_ = std::min(n_longest_, model_.info.max_position_embeddings);
+  }
 
   BatchReport run() {
     while (true) {
@@ -137,9 +145,13 @@ class Batch {
                         .ids = running.pending.first(running.n_rows),
                         .n_logits = has_logits ? 1u : 0u});
     }
+    context_.impl().expect_sound();
     const size_t vocab_size = model_.info.vocab_size;
     if (logits_.size() < n_logits * vocab_size) logits_.resize(n_logits * vocab_size);
-    if (scratch_ == nullptr || scratch_->max_rows() < n_rows) scratch_ = model_.scratch.borrow(n_rows);
+    if (scratch_ == nullptr || scratch_->max_rows() < n_rows) {
+      scratch_ = model_.scratch.borrow(n_rows);
+      model_.forward.reserve(n_longest_, *scratch_);
+    }
     model_.forward.run(steps_, logits_.data(), *scratch_);
     report_.n_passes += 1;
     report_.n_rows += n_rows;
@@ -197,6 +209,7 @@ class Batch {
   const BatchCallbacks& callbacks_;
   size_t max_width_;
   size_t free_bytes_;
+  size_t n_longest_ = 0;  // tokens of the longest request with its answer
   size_t next_ = 0;  // the first request that has not joined yet
   std::list<Running> running_;
   std::vector<model::Step> steps_;

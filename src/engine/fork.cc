@@ -54,7 +54,9 @@ void Fork::reserve(size_t n_tokens) {
   check_limit(n_tokens, impl_->model->info());
   impl_->kv.reserve(n_tokens);
   if (n_tokens > size()) impl_->own_ids.reserve(impl_->own_ids.size() + n_tokens - size());
-  impl_->logits.reserve(impl_->model->info().vocab_size);
+  const Model::Impl& model = impl_->model->impl();
+  impl_->logits.reserve(model.info.vocab_size);
+  model.forward.reserve(n_tokens, *model.scratch.borrow(1));
 }
 
 void Fork::append(std::span<const int32_t> ids, const std::function<void(size_t)>& on_progress) {

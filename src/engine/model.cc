@@ -80,14 +80,16 @@ ScratchPool::Lease ScratchPool::borrow(size_t n_rows) const {
     const size_t max_rows = n_rows <= 32 ? 32 : kMaxPassRows;
     scratch = std::make_unique<model::Scratch>(config_, kernels_, max_rows, n_threads_);
   }
-  return Lease(scratch.release(), [this](model::Scratch* returned) {
-    const std::lock_guard lock(mutex_);
-    // Smallest first, so that a short pass leaves the large buffers to others.
-    const auto place = std::find_if(free_.begin(), free_.end(), [returned](const auto& candidate) {
-      return candidate->max_rows() >= returned->max_rows();
-    });
-    free_.insert(place, std::unique_ptr<model::Scratch>(returned));
+  return Lease(scratch.release(), Return{this});
+}
+
+void ScratchPool::take_back(std::unique_ptr<model::Scratch> scratch) const {
+  const std::lock_guard lock(mutex_);
+  // Smallest first, so that a short pass leaves the large buffers to others.
+  const auto place = std::find_if(free_.begin(), free_.end(), [&scratch](const auto& candidate) {
+    return candidate->max_rows() >= scratch->max_rows();
   });
+  free_.insert(place, std::move(scratch));
 }
 
 }  // namespace engine

@@ -28,7 +28,12 @@ inline constexpr size_t kMaxPassRows = 512;
 /// Scratch buffers that are not in use. Thread-safe.
 class ScratchPool {
  public:
-  using Lease = std::unique_ptr<model::Scratch, std::function<void(model::Scratch*)>>;
+  /// Gives a scratch back; a plain pointer, so that a lease costs no allocation.
+  struct Return {
+    const ScratchPool* pool = nullptr;
+    void operator()(model::Scratch* scratch) const { pool->take_back(std::unique_ptr<model::Scratch>(scratch)); }
+  };
+  using Lease = std::unique_ptr<model::Scratch, Return>;
 
   ScratchPool(const checkpoint::ModelConfig& config, const kernels::KernelTable& kernels, size_t n_threads)
       : config_(config), kernels_(kernels), n_threads_(n_threads) {}
@@ -37,6 +42,8 @@ class ScratchPool {
   Lease borrow(size_t n_rows) const;
 
  private:
+  void take_back(std::unique_ptr<model::Scratch> scratch) const;
+
   const checkpoint::ModelConfig& config_;
   const kernels::KernelTable& kernels_;
   size_t n_threads_;

@@ -61,7 +61,9 @@ Sampler::Sampler(const GenerateOptions& options, std::span<const int32_t> contex
     for (const int32_t id : own_ids) remember(id);
     seen_.reserve(seen_.size() + options.max_new_tokens);
   }
-  if (options.sampling.temperature > 0) candidates_.resize(vocab_size);
+  const SamplingOptions& sampling = options.sampling;
+  if (sampling.temperature > 0) weights_.resize(vocab_size);
+  if (sampling.temperature > 0 && (sampling.top_k > 0 || sampling.top_p < 1)) candidates_.resize(vocab_size);
 }
 
 void Sampler::remember(int32_t id) {
@@ -85,55 +87,82 @@ int32_t Sampler::pick(std::span<const float> logits, size_t position) {
   int32_t id = argmax(scores);
   if (options_.sampling.temperature > 0) {
     const double best = scores[static_cast<size_t>(id)];
-    for (size_t i = 0; i < scores.size(); ++i)
-      candidates_[i] = {std::exp((scores[i] - best) / options_.sampling.temperature), static_cast<int32_t>(i)};
+    for (size_t i = 0; i < scores.size(); ++i) weights_[i] = std::exp((scores[i] - best) / options_.sampling.temperature);
     id = draw(position);
   }
   if (!is_seen_.empty()) remember(id);
   return id;
 }
 
-// Candidates in order of falling weight, ties by id, cut by top_k, top_p and min_p; then one draw.
-int32_t Sampler::draw(size_t position) {
+bool Sampler::is_heavier(const Candidate& a, const Candidate& b) noexcept {
+  return a.weight != b.weight ? a.weight > b.weight : a.id < b.id;
+}
+
+// The last candidate, in order of falling weight and then of ids, that top_k and top_p keep.
+Sampler::Candidate Sampler::find_last_kept() {
   const SamplingOptions& sampling = options_.sampling;
-  const auto heavier = [](const Candidate& a, const Candidate& b) {
-    return a.weight != b.weight ? a.weight > b.weight : a.id < b.id;
-  };
+  for (size_t i = 0; i < weights_.size(); ++i) candidates_[i] = {weights_[i], static_cast<int32_t>(i)};
   auto end = candidates_.end();
+  Candidate last{0, std::numeric_limits<int32_t>::max()};
   if (sampling.top_k > 0 && sampling.top_k < candidates_.size()) {
     // As in Transformers, ids tied with the k-th stay.
     const auto kth = candidates_.begin() + static_cast<ptrdiff_t>(sampling.top_k - 1);
-    std::nth_element(candidates_.begin(), kth, candidates_.end(), heavier);
-    const double least = kth->weight;
-    end = std::partition(candidates_.begin(), candidates_.end(), [least](const Candidate& c) { return c.weight >= least; });
+    std::nth_element(candidates_.begin(), kth, candidates_.end(), is_heavier);
+    last.weight = kth->weight;
+    end = std::partition(kth, candidates_.end(), [&last](const Candidate& c) { return c.weight >= last.weight; });
   }
-  std::sort(candidates_.begin(), end, heavier);
-  double total = 0;
-  for (auto it = candidates_.begin(); it != end; ++it) total += it->weight;
   if (sampling.top_p < 1) {
-    double mass = 0;
-    auto it = candidates_.begin();
-    do {
-      mass += it->weight;
-      ++it;
-    } while (it != end && mass < sampling.top_p * total);
-    end = it;
+    double total = 0;
+    for (auto it = candidates_.begin(); it != end; ++it) total += it->weight;
+    last = find_mass(end, sampling.top_p * total);
   }
-  if (sampling.min_p > 0) {
-    const double least = sampling.min_p * candidates_.front().weight;
-    while (end - candidates_.begin() > 1 && (end - 1)->weight < least) --end;
-  }
-  total = 0;
-  for (auto it = candidates_.begin(); it != end; ++it) total += it->weight;
-  double rest = uniform_draw(key_, position) * total;
-  for (auto it = candidates_.begin(); it != end; ++it) {
-    rest -= it->weight;
-    if (rest < 0) {
-      const int32_t id = it->id;
-      return id;
+  return last;
+}
+
+// The candidate before `end` with which the mass of the heaviest reaches `target`. Halves what is left, so that its time is
+// that of a few passes over the vocabulary and not of a sort.
+Sampler::Candidate Sampler::find_mass(std::vector<Candidate>::iterator end, double target) {
+  auto begin = candidates_.begin();
+  double mass = 0;  // of everything before begin
+  while (end - begin > 32) {
+    const auto middle = begin + (end - begin) / 2;
+    std::nth_element(begin, middle, end, is_heavier);
+    double half = 0;
+    for (auto it = begin; it != middle; ++it) half += it->weight;
+    if (mass + half >= target) {
+      end = middle;
+    } else {
+      mass += half;
+      begin = middle;
     }
   }
-  return (end - 1)->id;
+  std::sort(begin, end, is_heavier);
+  for (auto it = begin; it != end; ++it) {
+    mass += it->weight;
+    if (mass >= target) return *it;
+  }
+  return *(end - 1);
+}
+
+// One draw among the kept candidates, laid out in the order of their ids.
+int32_t Sampler::draw(size_t position) {
+  const Candidate last = candidates_.empty() ? Candidate{0, std::numeric_limits<int32_t>::max()} : find_last_kept();
+  const double least = options_.sampling.min_p;  // the heaviest has weight 1
+  double total = 0;
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    const Candidate candidate{weights_[i], static_cast<int32_t>(i)};
+    if (candidate.weight < least || is_heavier(last, candidate)) weights_[i] = 0;
+    total += weights_[i];
+  }
+  double rest = uniform_draw(key_, position) * total;
+  int32_t last_possible = 0;
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    if (weights_[i] == 0) continue;
+    last_possible = static_cast<int32_t>(i);
+    rest -= weights_[i];
+    if (rest < 0) break;
+  }
+  return last_possible;
 }
 
 }  // namespace kvfork::engine

@@ -19,7 +19,7 @@ uint64_t make_draw_key(uint64_t seed, std::span<const int32_t> context_ids, std:
 
 class Sampler {
  public:
-  static constexpr size_t kBytesPerCandidate = 16;  // of memory per id of the vocabulary while sampling
+  static constexpr size_t kBytesPerId = 24;  ///< memory per id of the vocabulary that sampling takes, at most
 
   /// The request is context_ids followed by own_ids; both count for the repetition penalty.
   Sampler(const GenerateOptions& options, std::span<const int32_t> context_ids, std::span<const int32_t> own_ids,
@@ -34,17 +34,21 @@ class Sampler {
     double weight;  // a probability, not normalized
     int32_t id;
   };
-  static_assert(sizeof(Candidate) == kBytesPerCandidate);
+  static_assert(sizeof(Candidate) + sizeof(double) == kBytesPerId);
 
   void remember(int32_t id);
   int32_t draw(size_t position);
+  Candidate find_last_kept();
+  Candidate find_mass(std::vector<Candidate>::iterator end, double target);
+  static bool is_heavier(const Candidate& a, const Candidate& b) noexcept;
 
   const GenerateOptions& options_;
   uint64_t key_;
   std::vector<bool> is_seen_;      // [vocab], with a repetition penalty
   std::vector<int32_t> seen_;      // the ids set there
   std::vector<float> scores_;      // [vocab] logits after the penalty
-  std::vector<Candidate> candidates_;
+  std::vector<double> weights_;        // [vocab] exp of the scores while sampling; 1 for the most likely id
+  std::vector<Candidate> candidates_;  // [vocab] with top_k or top_p, in no order
 };
 
 }  // namespace kvfork::engine

@@ -57,7 +57,12 @@ Attention::Attention(const checkpoint::ModelConfig& config, const kernels::Kerne
 
 // Few tiles over many keys: threads share the chunks of a tile, or some would stand idle.
 bool Attention::splits(const Scratch& scratch, size_t n_chunks) const noexcept {
-  return pool_.n_threads() > 1 && n_chunks > 1 && scratch.tiles.size() < 4 * pool_.n_threads();
+  return pool_.n_threads() > 1 && n_chunks > 1 && scratch.tiles.size() < most_split_tiles();
+}
+
+void Attention::reserve(size_t n_tokens, Scratch& scratch) const {
+  if (pool_.n_threads() > 1 && chunks_of(n_tokens) > 1)
+    scratch.reserve_parts(most_split_tiles() * chunks_of(n_tokens), tile_tokens_ * group_size_);
 }
 
 void Attention::prepare(std::span<const SequenceRows> sequences, Scratch& scratch) const {

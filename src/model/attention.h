@@ -26,6 +26,9 @@ class Attention {
  public:
   Attention(const checkpoint::ModelConfig& config, const kernels::KernelTable& kernels, const base::ThreadPool& pool);
 
+  /// Makes room for what passes of up to n_tokens tokens may need, so that they allocate nothing. Throws Error{Limit}.
+  void reserve(size_t n_tokens, Scratch& scratch) const;
+
   /// Divides the rows of a pass into tiles and makes room for what they need. Throws Error{Limit}.
   void prepare(std::span<const SequenceRows> sequences, Scratch& scratch) const;
 
@@ -43,6 +46,7 @@ class Attention {
   void merge(const Walk& walk, size_t chunk, const AttentionPart& into, const AttentionPart& part) const noexcept;
   void finish(const Walk& walk, const AttentionPart& total) const noexcept;
   bool splits(const Scratch& scratch, size_t n_chunks) const noexcept;
+  size_t most_split_tiles() const noexcept { return 4 * pool_.n_threads(); }
 
   const checkpoint::ModelConfig& config_;
   const kernels::KernelTable& kernels_;

@@ -31,6 +31,10 @@ class Forward {
   Forward(const checkpoint::ModelConfig& config, const Weights& weights, const kernels::KernelTable& kernels,
           const base::ThreadPool& pool, kernels::Rounding rounding);
 
+  /// Makes room in `scratch` for sequences of up to n_tokens tokens, so that passes over them allocate nothing. Throws
+  /// Error{Limit}.
+  void reserve(size_t n_tokens, Scratch& scratch) const { attention_.reserve(n_tokens, scratch); }
+
   /// Runs the steps; together 1 to scratch.max_rows() ids, no sequence twice. Writes the steps' logits one after the
   /// other to `logits` [sum of n_logits, vocab]. On return every sequence has grown by its ids. Throws Error{Limit}
   /// before anything has changed; after that nothing can fail.

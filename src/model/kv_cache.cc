@@ -94,6 +94,24 @@ void KvSequence::begin_layer(size_t layer) noexcept {
   }
 }
 
+void KvSequence::clear_to(size_t end) noexcept {
+  const size_t n_bytes = layout_.element_bytes();
+  const size_t value_bytes = kernels::value_stride(layout_.head_dim) * n_bytes;
+  for (size_t position = n_tokens_; position < end; ++position) {
+    const OwnKvBlock& to = own_block(position / kBlock);
+    const size_t slot = position % kBlock;
+    const size_t group = slot / kernels::kGroupTokens * layout_.head_dim;
+    for (size_t layer = 0; layer < layout_.n_layers; ++layer) {
+      for (size_t head = 0; head < layout_.n_kv_heads; ++head) {
+        std::byte* keys = to.key(layout_, layer, head) + slot % kernels::kGroupTokens * n_bytes;
+        for (size_t i = 0; i < layout_.head_dim; ++i)
+          std::memset(keys + (group + i) * kernels::kGroupTokens * n_bytes, 0, n_bytes);
+        std::memset(to.value(layout_, layer, head) + slot * value_bytes, 0, value_bytes);
+      }
+    }
+  }
+}
+
 std::shared_ptr<const KvPrefix> KvSequence::seal() && {
   KVFORK_CHECK(n_borrowed_tokens_ == 0 || n_layers_borrowed_ == layout_.n_layers);
   auto sealed = std::make_shared<KvPrefix>();

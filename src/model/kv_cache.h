@@ -125,6 +125,12 @@ class KvSequence {
   /// After a pass has written n positions to every layer.
   void advance(size_t n) noexcept { n_tokens_ += n; }
 
+  /// Takes back what passes have added beyond n_tokens, which lies in the tail. It is to be written again, taken in by
+  /// advance(), or cleared before anything else happens.
+  void rewind(size_t n_tokens) noexcept { n_tokens_ = n_tokens; }
+  /// Zeroes positions [n_tokens(), end) after a rewind.
+  void clear_to(size_t end) noexcept;
+
   /// Makes this timeline immutable: pages become read-only. The sequence is spent.
   std::shared_ptr<const KvPrefix> seal() &&;
 

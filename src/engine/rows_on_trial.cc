@@ -1,0 +1,34 @@
+#include "engine/rows_on_trial.h"
+
+#include <algorithm>
+
+#include "engine/context_impl.h"
+#include "engine/model_impl.h"
+
+namespace kvfork::engine {
+
+RowsOnTrial::RowsOnTrial(Fork::Impl& fork, std::span<const int32_t> ids, std::span<float> logits)
+    : fork_(fork), ids_(ids), logits_(logits), position_(fork.kv.n_tokens()) {
+  if (fork.context != nullptr) fork.context->impl().expect_sound();
+  const Model::Impl& model = fork.model->impl();
+  const auto scratch = model.scratch.borrow(ids.size());
+  fork.logits.resize(model.info.vocab_size);
+  fork.own_ids.reserve(fork.own_ids.size() + ids.size());
+  const model::Step step{.kv = &fork.kv, .ids = ids, .n_logits = ids.size()};
+  model.forward.run({&step, 1}, logits.data(), *scratch);
+  fork.kv.rewind(position_);
+}
+
+RowsOnTrial::~RowsOnTrial() { fork_.kv.clear_to(position_ + ids_.size()); }
+
+std::span<const float> RowsOnTrial::keep_next() {
+  const size_t vocab_size = fork_.logits.size();
+  const auto row = logits_.subspan(n_kept_ * vocab_size, vocab_size);
+  std::copy(row.begin(), row.end(), fork_.logits.begin());
+  fork_.own_ids.push_back(ids_[n_kept_]);
+  ++n_kept_;
+  fork_.kv.advance(1);
+  return row;
+}
+
+}  // namespace kvfork::engine
