@@ -12,10 +12,12 @@
 
 #include "cli/commands.h"
 #include "cli/fixed_part.h"
+#include "cli/generation_flags.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/run_report.h"
 #include "cli/warnings.h"
+#include "kvfork/answer_stream.h"
 #include "kvfork/boundary.h"
 #include "kvfork/context.h"
 #include "kvfork/error.h"
@@ -31,13 +33,11 @@ namespace {
 struct Args {
   ModelFlags model_flags;
   FixedPartFlags fixed_part;
-  CLI::Option* repetition_option = nullptr;
+  GenerationFlags generation;
   std::vector<std::string> prompts;
   std::vector<std::string> prompt_files;
-  size_t max_new_tokens = 128;
+  std::string speculate = "off";
   size_t benchmark_repeats = 3;
-  SamplingOptions sampling;
-  double repetition_penalty = 1.0;
 };
 
 using Clock = std::chrono::steady_clock;
@@ -88,10 +88,8 @@ class Run {
     model_->text();
     report_.open_ms = milliseconds_since(start);
     report_.model = model_;
-    options_ = GenerateOptions::from_defaults(model_->generation_defaults(), args_.max_new_tokens);
-    options_.sampling = args_.sampling;
-    if (*args_.repetition_option) options_.repetition_penalty = args_.repetition_penalty;
-    check_options(options_);
+    options_ = args_.generation.options(model_->generation_defaults());
+    if (args_.speculate == "lookup") options_.speculation = Speculation::Lookup;
   }
 
   void load() {
@@ -160,7 +158,7 @@ class Run {
                               answer.prompt, at, answer.request.size() + at, shown(parity.cached), shown(parity.uncached)));
     }
     answer.generation = parity.cached;
-    answer.text = model_->text().tokenizer().decode(parity.cached.ids, SpecialTokens::Skip);
+    answer.text = answer_text(model_->text().tokenizer(), parity.cached.ids, options_.stop);
   }
 
   // The benchmark: cached and uncached take turns. The first cached round is also what the reader sees.
@@ -183,7 +181,7 @@ class Run {
   }
 
   void measure_cached(RunAnswer& answer, bool streams) const {
-    DecodeStream stream(model_->text().tokenizer(), SpecialTokens::Skip);
+    AnswerStream stream(model_->text().tokenizer(), options_.stop);
     const bool prints = streams && !args_.model_flags.json;
     const auto start = Clock::now();
     Fork fork = context_->fork_at(answer.cached_tokens);
@@ -228,21 +226,13 @@ Command add_run(CLI::App& app) {
       ->allow_extra_args(false);
   app.add_option("--prompt-file", args->prompt_files, "A file whose whole text, less one final newline, is a request; repeatable")
       ->allow_extra_args(false);
-  app.add_option("--max-new-tokens", args->max_new_tokens, "New tokens per answer, at most")
-      ->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--benchmark-repeats", args->benchmark_repeats, "Rounds of the timings, of which medians are shown")
       ->check(CLI::Range(size_t{1}, size_t{10000}))->capture_default_str();
-  app.add_option("--temperature", args->sampling.temperature, "Sample at this temperature; 0 is greedy")
-      ->check(CLI::Range(0.0, 1e6))->capture_default_str();
-  app.add_option("--top-k", args->sampling.top_k, "Keep the k most likely tokens; 0 keeps all")->capture_default_str();
-  app.add_option("--top-p", args->sampling.top_p, "Keep the most likely tokens of this total probability")
-      ->check(CLI::Range(1e-12, 1.0))->capture_default_str();
-  app.add_option("--min-p", args->sampling.min_p, "Keep tokens at least this likely relative to the best")
-      ->check(CLI::Range(0.0, 1.0))->capture_default_str();
-  app.add_option("--seed", args->sampling.seed, "Seed of the draws")->capture_default_str();
-  args->repetition_option = app.add_option("--repetition-penalty", args->repetition_penalty,
-                                           "Instead of generation_config.json's")
-                                ->check(CLI::Range(1e-6, 1e6));
+  args->generation.add_to(app);
+  app.add_option("--speculate", args->speculate,
+                 "lookup: guess the next tokens from what came before and check them in one pass; the answers are the same")
+      ->check(CLI::IsMember({"off", "lookup"}))
+      ->capture_default_str();
   return [args] { return Run(*args).run(); };
 }
 

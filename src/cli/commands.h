@@ -10,6 +10,7 @@ namespace kvfork::cli {
 /// Runs a parsed command; returns the exit code, or throws kvfork::Error.
 using Command = std::function<int()>;
 
+Command add_batch(CLI::App& app);
 Command add_bench(CLI::App& app);
 Command add_inspect(CLI::App& app);
 Command add_pull(CLI::App& app);

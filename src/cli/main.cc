@@ -45,6 +45,7 @@ struct Entry {
 
 constexpr Entry kCommands[] = {
     {"run", "Answer prompts from one prefilled context, after proving that the cache changes nothing", kvfork::cli::add_run},
+    {"batch", "Answer a JSONL file of requests, decoded together; resumable", kvfork::cli::add_batch},
     {"verify", "Check on this model, context and prompts that the cache is safe", kvfork::cli::add_verify},
     {"bench", "Measure requests with and without the cache, over prefix lengths", kvfork::cli::add_bench},
     {"save", "Prefill a context once and keep it as a file", kvfork::cli::add_save},

@@ -44,18 +44,22 @@ void print_json(const RunReport& report) {
   const ModelInfo& info = report.model->info();
   Json answers = Json::array();
   for (const RunAnswer& answer : report.answers) {
-    answers.push_back({{"prompt", answer.prompt},
-                       {"ids", answer.generation.ids},
-                       {"text", answer.text},
-                       {"stop", stop_reason_name(answer.generation.stop)},
-                       {"parity", true},
-                       {"cached_tokens", answer.cached_tokens},
-                       {"request_tokens", answer.request_tokens()},
-                       {"timings",
-                        {{"fork_ms", summary(answer.fork_ms)},
-                         {"ttft_cached_ms", summary(answer.ttft_cached_ms)},
-                         {"ttft_uncached_ms", summary(answer.ttft_uncached_ms)},
-                         {"decode_ms_per_token", summary(answer.decode_ms_per_token)}}}});
+    const Generation& generation = answer.generation;
+    Json shown_answer = {{"prompt", answer.prompt},
+                         {"ids", generation.ids},
+                         {"text", answer.text},
+                         {"stop", stop_reason_name(generation.stop)},
+                         {"parity", true},
+                         {"tokens", generation.ids.size()},
+                         {"passes", answer.passes()},
+                         {"cached_tokens", answer.cached_tokens},
+                         {"request_tokens", answer.request_tokens()}};
+    if (!generation.logprobs.empty()) shown_answer["logprobs"] = generation.logprobs;
+    shown_answer["timings"] = {{"fork_ms", summary(answer.fork_ms)},
+                               {"ttft_cached_ms", summary(answer.ttft_cached_ms)},
+                               {"ttft_uncached_ms", summary(answer.ttft_uncached_ms)},
+                               {"decode_ms_per_token", summary(answer.decode_ms_per_token)}};
+    answers.push_back(std::move(shown_answer));
   }
   write_json({{"model", info.path},
               {"revision", nullptr},

@@ -26,6 +26,8 @@ struct RunAnswer {
   std::vector<double> decode_ms_per_token;  // empty where there is one new token only
 
   size_t request_tokens() const { return request.size() - cached_tokens; }
+  /// Over the weights: one for the request, where it adds anything, and those of the answer.
+  size_t passes() const { return generation.n_passes + (request_tokens() > 0 ? 1 : 0); }
 };
 
 struct RunReport {

@@ -1,0 +1,214 @@
+#include "cli/batch_lines.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+#include <type_traits>
+
+#include "cli/output.h"
+#include "kvfork/error.h"
+
+namespace kvfork::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kWhiteSpace = " \t\r\n";
+
+// Options of generate() and of other engines' requests that would change the answer and that a line cannot give here. Any
+// other key is the caller's own, and ignored.
+constexpr std::array kRefusedKeys = {
+    "max_tokens", "max_completion_tokens", "max_length", "min_length", "min_new_tokens", "max_time", "do_sample",
+    "num_beams", "num_beam_groups", "num_return_sequences", "n", "best_of", "penalty_alpha", "typical_p", "epsilon_cutoff",
+    "eta_cutoff", "diversity_penalty", "length_penalty", "no_repeat_ngram_size", "encoder_repetition_penalty",
+    "bad_words_ids", "force_words_ids", "suppress_tokens", "begin_suppress_tokens", "sequence_bias", "logit_bias",
+    "presence_penalty", "frequency_penalty", "stop_strings", "stop_sequences", "stop_token_ids", "eos_token_id", "logprobs",
+    "top_logprobs", "system", "context", "tools", "tool_choice", "documents", "response_format", "guidance_scale", "echo",
+    "suffix"};
+
+// What is wrong with a line; becomes its error.
+struct LineError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+std::string shown(const Json& value) {
+  std::string text = to_json_text(value);
+  constexpr size_t kLongest = 60;
+  if (text.size() <= kLongest) return text;
+  size_t end = kLongest;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return text.substr(0, end) + "...";
+}
+
+[[noreturn]] void refuse(const std::string& key, const char* expected, const Json& found) {
+  throw LineError(fmt::format("{}: expected {}, found {}", key, expected, shown(found)));
+}
+
+// The value of an optional key; null stands for its absence.
+const Json* find(const Json& line, const char* key) {
+  const auto it = line.find(key);
+  return it == line.end() || it->is_null() ? nullptr : &*it;
+}
+
+template <typename Number>
+void read_number(const Json& line, const char* key, Number& value) {
+  const Json* found = find(line, key);
+  if (found == nullptr) return;
+  if constexpr (std::is_floating_point_v<Number>) {
+    if (!found->is_number()) refuse(key, "a number", *found);
+    value = found->get<double>();
+  } else {
+    if (!found->is_number_unsigned()) refuse(key, "a whole number of at least 0", *found);
+    value = found->get<uint64_t>();
+  }
+}
+
+void read_stop(const Json& line, std::vector<std::string>& stop) {
+  const Json* found = find(line, "stop");
+  if (found == nullptr) return;
+  stop.clear();
+  if (found->is_string()) {
+    stop.push_back(found->get<std::string>());
+    return;
+  }
+  if (!found->is_array()) refuse("stop", "a string or a list of strings", *found);
+  for (const Json& text : *found) {
+    if (!text.is_string()) refuse("stop", "a string or a list of strings", *found);
+    stop.push_back(text.get<std::string>());
+  }
+}
+
+void read_id(const Json& line, Json& id) {
+  const Json* found = find(line, "id");
+  if (found == nullptr) throw LineError("id: expected a string or a whole number, found none");
+  if (!found->is_string() && !found->is_number_integer()) refuse("id", "a string or a whole number of 64 bits", *found);
+  id = *found;
+}
+
+void read_text(const Json& line, RequestLine& request) {
+  const Json* prompt = find(line, "prompt");
+  const Json* messages = find(line, "messages");
+  if ((prompt == nullptr) == (messages == nullptr))
+    throw LineError(fmt::format("request: expected prompt or messages, found {}", prompt == nullptr ? "neither" : "both"));
+  if (prompt != nullptr) {
+    if (!prompt->is_string()) refuse("prompt", "a string", *prompt);
+    request.prompt = prompt->get<std::string>();
+  } else {
+    if (!messages->is_array() || messages->empty()) refuse("messages", "a list of messages", *messages);
+    request.messages_json = to_json_text(*messages);
+  }
+}
+
+void read_options(const Json& line, GenerateOptions& options) {
+  for (const char* key : kRefusedKeys) {
+    if (find(line, key) != nullptr) throw LineError(fmt::format("{}: not an option of a line; docs/batch.md lists them", key));
+  }
+  read_number(line, "max_new_tokens", options.max_new_tokens);
+  read_number(line, "temperature", options.sampling.temperature);
+  read_number(line, "top_k", options.sampling.top_k);
+  read_number(line, "top_p", options.sampling.top_p);
+  read_number(line, "min_p", options.sampling.min_p);
+  read_number(line, "seed", options.sampling.seed);
+  read_number(line, "repetition_penalty", options.repetition_penalty);
+  read_stop(line, options.stop);
+  check_options(options);
+}
+
+// FNV-1a over whatever is added.
+class Hash {
+ public:
+  void add(const void* data, size_t n_bytes) {
+    const auto* bytes = static_cast<const unsigned char*>(data);
+    for (size_t i = 0; i < n_bytes; ++i) state_ = (state_ ^ bytes[i]) * 0x100000001B3u;
+  }
+  template <typename Value>
+  void add(const Value& value) {
+    static_assert(std::is_arithmetic_v<Value>);
+    add(&value, sizeof(value));
+  }
+  void add(std::string_view text) {
+    add(text.size());
+    add(text.data(), text.size());
+  }
+  uint64_t value() const { return state_; }
+
+ private:
+  uint64_t state_ = 0xCBF29CE484222325u;
+};
+
+}  // namespace
+
+std::vector<std::string_view> split_lines(std::string_view text) {
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    if (line.find_first_not_of(kWhiteSpace) != std::string_view::npos) lines.push_back(line);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+RequestLine parse_request_line(std::string_view line, const GenerateOptions& defaults) {
+  RequestLine request;
+  request.options = defaults;
+  try {
+    const Json json = Json::parse(line);
+    if (!json.is_object()) refuse("line", "a JSON object", json);
+    read_id(json, request.id);
+    read_text(json, request);
+    read_options(json, request.options);
+  } catch (const Json::parse_error& error) {
+    request.error = fmt::format("line: expected a JSON object, found an error at byte {}", error.byte);
+  } catch (const LineError& error) {
+    request.error = error.what();
+  } catch (const Error& error) {
+    request.error = error.what();
+  }
+  return request;
+}
+
+std::string make_digest(std::string_view model, std::span<const int32_t> ids, const GenerateOptions& options) {
+  Hash hash;
+  hash.add(model);
+  hash.add(ids.size());
+  hash.add(ids.data(), ids.size_bytes());
+  hash.add(options.max_new_tokens);
+  hash.add(options.eos_token_ids.size());
+  for (const int32_t id : options.eos_token_ids) hash.add(id);
+  hash.add(options.repetition_penalty);
+  const SamplingOptions& sampling = options.sampling;
+  hash.add(sampling.temperature);
+  if (sampling.temperature > 0) {
+    hash.add(sampling.top_k);
+    hash.add(sampling.top_p);
+    hash.add(sampling.min_p);
+    hash.add(sampling.seed);
+  }
+  hash.add(options.stop.size());
+  for (const std::string& text : options.stop) hash.add(std::string_view(text));
+  hash.add(options.logprobs);
+  return fmt::format("{:016x}", hash.value());
+}
+
+std::string format_answer(const Json& id, const Generation& generation, const std::string& text, size_t n_request_tokens,
+                          size_t n_cached_tokens, const std::string& digest) {
+  Json answer = {{"id", id}, {"ids", generation.ids}, {"text", text}, {"stop", stop_reason_name(generation.stop)}};
+  if (!generation.logprobs.empty()) answer["logprobs"] = generation.logprobs;
+  answer["cached_tokens"] = n_cached_tokens;
+  answer["request_tokens"] = n_request_tokens;
+  answer["digest"] = digest;
+  return to_json_text(answer) + "\n";
+}
+
+std::string format_error(const Json& id, std::string_view error) {
+  return to_json_text({{"id", id}, {"error", error}}) + "\n";
+}
+
+}  // namespace kvfork::cli

@@ -1,0 +1,319 @@
+// kvfork batch: requests as JSONL in, answers as JSONL out, decoded together, resumable. docs/batch.md is its manual.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/answers_file.h"
+#include "cli/batch_lines.h"
+#include "cli/commands.h"
+#include "cli/fixed_part.h"
+#include "cli/generation_flags.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/warnings.h"
+#include "kvfork/answer_stream.h"
+#include "kvfork/batch.h"
+#include "kvfork/boundary.h"
+#include "kvfork/context.h"
+#include "kvfork/error.h"
+#include "kvfork/identity.h"
+#include "kvfork/model.h"
+#include "kvfork/text.h"
+
+namespace kvfork::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+struct Args {
+  ModelFlags model_flags;
+  FixedPartFlags fixed_part;
+  GenerationFlags generation;
+  std::string in;
+  std::string out;
+  BatchOptions batch;
+};
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// Requests done, the rate of new tokens, and how long the rest will take, on a terminal.
+class BatchProgress {
+ public:
+  BatchProgress(Progress::Show show, size_t n_done, size_t n_requests)
+      : shown_(show == Progress::Show::Auto && ::isatty(STDERR_FILENO) == 1),
+        n_before_(n_done),
+        n_done_(n_done),
+        n_requests_(n_requests) {
+    draw();
+  }
+  ~BatchProgress() {
+    if (shown_) fmt::print(stderr, "\r\033[K");
+  }
+  BatchProgress(const BatchProgress&) = delete;
+  BatchProgress& operator=(const BatchProgress&) = delete;
+
+  void add_token() {
+    ++n_tokens_;
+    draw();
+  }
+  void add_answer() {
+    ++n_done_;
+    draw();
+  }
+
+ private:
+  void draw() {
+    constexpr auto kInterval = std::chrono::milliseconds(100);
+    constexpr size_t kWidth = 30;
+    if (!shown_ || Clock::now() - drawn_ < kInterval) return;
+    drawn_ = Clock::now();
+    const double seconds = seconds_since(start_);
+    const size_t filled = kWidth * n_done_ / n_requests_;
+    std::string line = fmt::format("\rbatch [{:#<{}}{:.<{}}] {}/{}, {:.1f} tokens/s", "", filled, "", kWidth - filled, n_done_,
+                                   n_requests_, static_cast<double>(n_tokens_) / std::max(seconds, 1e-3));
+    if (n_done_ > n_before_) {
+      const auto left = static_cast<long>(seconds * static_cast<double>(n_requests_ - n_done_) /
+                                          static_cast<double>(n_done_ - n_before_));
+      line += fmt::format(", {}:{:02}:{:02} left", left / 3600, left / 60 % 60, left % 60);
+    }
+    fmt::print(stderr, "{}\033[K", line);
+  }
+
+  bool shown_;
+  size_t n_before_;
+  size_t n_done_;
+  size_t n_requests_;
+  size_t n_tokens_ = 0;
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point drawn_{};
+};
+
+// A line of the input on its way to a line of the output.
+struct Line {
+  nlohmann::ordered_json id;
+  std::string error;           // no request, or one that is refused
+  std::optional<size_t> place;  // among the requests that are to be run
+  size_t n_request_tokens = 0;
+  size_t n_cached_tokens = 0;
+  std::string digest;
+};
+
+class BatchCommand {
+ public:
+  explicit BatchCommand(const Args& args) : args_(args) {}
+
+  int run() {
+    std::error_code error;
+    if (std::filesystem::equivalent(args_.in, args_.out, error))
+      throw UsageError(fmt::format("--out: expected another file than --in, found {}", args_.out));
+    const std::string input = read_text(args_.in);
+    open_model();
+    open_context();
+    out_.emplace(args_.out);
+    plan_lines(split_lines(input));
+    const size_t n_finished = out_->finished_lines().size();
+    if (n_finished < lines_.size()) answer_rest(n_finished);
+    out_->sync();
+    report(n_finished);
+    if (n_errors_ == 0) return 0;
+    print_error(fmt::format("{}: {} of {} lines {} an error", args_.out, n_errors_, lines_.size(), n_errors_ == 1 ? "has" : "have"));
+    return 1;
+  }
+
+ private:
+  void open_model() {
+    const Progress progress("opening " + args_.model_flags.model, args_.model_flags.progress());
+    model_ = Model::open(args_.model_flags.model, args_.model_flags.options());
+    model_->text();
+    defaults_ = args_.generation.options(model_->generation_defaults());
+    const Identity& identity = model_->identity();
+    identity_ = identity.architecture + identity.config + identity.weights + identity.dtype + identity.kernel_set;
+  }
+
+  // The fixed part's ids; it is prefilled only when something is left to answer.
+  void open_context() {
+    if (args_.fixed_part.loads()) {
+      const Progress progress("loading " + args_.fixed_part.load, args_.model_flags.progress());
+      context_ = args_.fixed_part.open_saved(*model_);
+      prompter_.emplace(Prompter::from_origin(model_->shared_text(), context_->origin()));
+      context_ids_.assign(context_->ids().begin(), context_->ids().end());
+      mode_ = context_->origin()->boundary;
+      return;
+    }
+    mode_ = args_.fixed_part.mode();
+    prompter_.emplace(args_.fixed_part.make_prompter(model_->shared_text()));
+    const Prompt context = prompter_->make_context(mode_);
+    warn_about(context.report);
+    context_ids_ = context.ids;
+  }
+
+  // Reads every request, and compares those that are finished with what the output holds.
+  void plan_lines(const std::vector<std::string_view>& input) {
+    const auto& finished = out_->finished_lines();
+    if (finished.size() > input.size()) fail_resume(input.size());
+    Progress progress("reading requests", args_.model_flags.progress());
+    for (size_t i = 0; i < input.size(); ++i) {
+      Line line = plan_line(parse_request_line(input[i], defaults_), i >= finished.size());
+      if (i < finished.size()) check_finished(line, i);
+      lines_.push_back(std::move(line));
+      if (i % 64 == 0) progress.update(i, input.size());
+    }
+  }
+
+  Line plan_line(RequestLine request, bool is_to_run) {
+    Line line{.id = std::move(request.id), .error = std::move(request.error)};
+    if (!line.error.empty()) return line;
+    try {
+      Prompt prompt = request.prompt ? prompter_->make_request(*request.prompt)
+                                     : prompter_->make_request_from_messages(request.messages_json);
+      line.n_cached_tokens = count_cached_tokens(context_ids_, prompt.ids, mode_, prompter_->tokenizer());
+      line.n_request_tokens = prompt.ids.size() - line.n_cached_tokens;
+      line.digest = make_digest(identity_, prompt.ids, request.options);
+      if (!is_to_run) return line;
+      warn_about(prompt.report);
+      line.place = requests_.size();
+      requests_.push_back({.ids = std::move(prompt.ids), .n_cached = line.n_cached_tokens, .options = std::move(request.options)});
+    } catch (const Error& error) {
+      line.error = error.what();
+    }
+    return line;
+  }
+
+  // A finished line must be this request's answer. One that failed while it ran is not run again.
+  void check_finished(const Line& line, size_t index) {
+    const std::string& text = out_->finished_lines()[index];
+    const Json found = Json::parse(text, nullptr, false);
+    if (!found.is_object() || !found.contains("id") || found["id"] != line.id) fail_resume(index);
+    const bool has_error = found.contains("error");
+    n_errors_ += has_error;
+    if (!line.error.empty()) {
+      if (text + "\n" != format_error(line.id, line.error)) fail_resume(index);
+    } else if (!has_error) {
+      if (!found.contains("digest") || found["digest"] != line.digest) fail_resume(index);
+    }
+  }
+
+  [[noreturn]] void fail_resume(size_t index) const {
+    throw Error(ErrorCode::InvalidArgument,
+                fmt::format("{}: line {} is not the answer to line {} of {} with this model, context and options; remove the file "
+                            "to start anew, or choose another --out (a template that reads the clock needs the same --now)",
+                            args_.out, index + 1, index + 1, args_.in));
+  }
+
+  void answer_rest(size_t n_finished) {
+    if (!requests_.empty()) plan_batch(*model_, requests_, args_.batch, context_ == nullptr ? context_ids_.size() : 0);
+    if (!requests_.empty() && context_ == nullptr) prefill();
+    std::vector<size_t> line_of(requests_.size());
+    for (size_t i = 0; i < lines_.size(); ++i) {
+      if (lines_[i].place) line_of[*lines_[i].place] = i;
+    }
+    next_ = n_finished;
+    BatchProgress progress(args_.model_flags.progress(), n_finished, lines_.size());
+    write_ready();
+    if (requests_.empty()) return;
+    const auto start = Clock::now();
+    batch_ = answer_all(*context_, requests_, args_.batch,
+                        {.on_answer =
+                             [&](size_t place, const BatchAnswer& answer) {
+                               ready_[line_of[place]] = format(lines_[line_of[place]], requests_[place].options, answer);
+                               n_errors_ += answer.error.has_value();
+                               progress.add_answer();
+                               write_ready();
+                             },
+                         .on_token =
+                             [&](size_t, int32_t) {
+                               ++n_tokens_;
+                               progress.add_token();
+                               return true;
+                             }});
+    seconds_ = seconds_since(start);
+  }
+
+  void prefill() {
+    Progress progress("prefill", args_.model_flags.progress());
+    context_ = model_->prefill(context_ids_, [&](size_t done) { progress.update(done, context_ids_.size()); });
+  }
+
+  std::string format(const Line& line, const GenerateOptions& options, const BatchAnswer& answer) const {
+    if (answer.error) return format_error(line.id, answer.error->what());
+    const std::string text = answer_text(prompter_->tokenizer(), answer.generation.ids, options.stop);
+    return format_answer(line.id, answer.generation, text, line.n_request_tokens, line.n_cached_tokens, line.digest);
+  }
+
+  // Writes lines as long as the next one is known.
+  void write_ready() {
+    for (; next_ < lines_.size(); ++next_) {
+      if (!lines_[next_].place) {
+        out_->append(format_error(lines_[next_].id, lines_[next_].error));
+        ++n_errors_;
+        continue;
+      }
+      const auto it = ready_.find(next_);
+      if (it == ready_.end()) return;
+      out_->append(it->second);
+      ready_.erase(it);
+    }
+  }
+
+  void report(size_t n_finished) const {
+    const double rate = seconds_ > 0 ? static_cast<double>(n_tokens_) / seconds_ : 0;
+    if (args_.model_flags.json) {
+      write_json({{"requests", lines_.size()},
+                  {"errors", n_errors_},
+                  {"resumed", n_finished},
+                  {"new_tokens", n_tokens_},
+                  {"passes", batch_.n_passes},
+                  {"widest", batch_.n_widest},
+                  {"timings", {{"batch_ms", seconds_ * 1000}, {"tokens_per_s", rate}}}});
+    } else if (!args_.model_flags.quiet) {
+      fmt::print(stderr, "kvfork: {}: {} requests, {} of them finished before; {} new tokens in {:.1f} s ({:.1f} tokens/s), up to {} "
+                 "requests at once\n", args_.out, lines_.size(), n_finished, n_tokens_, seconds_, rate, batch_.n_widest);
+    }
+  }
+
+  const Args& args_;
+  std::shared_ptr<const Model> model_;
+  std::string identity_;
+  GenerateOptions defaults_;
+  std::optional<Prompter> prompter_;
+  BoundaryMode mode_ = BoundaryMode::Message;
+  std::vector<int32_t> context_ids_;
+  std::shared_ptr<const Context> context_;  // null until it is needed
+  std::optional<AnswersFile> out_;
+  std::vector<Line> lines_;
+  std::vector<BatchRequest> requests_;
+  std::map<size_t, std::string> ready_;  // by line: answers that wait for one before them
+  size_t next_ = 0;                      // the first line not written
+  size_t n_errors_ = 0;
+  size_t n_tokens_ = 0;
+  double seconds_ = 0;
+  BatchReport batch_;
+};
+
+}  // namespace
+
+Command add_batch(CLI::App& app) {
+  auto args = std::make_shared<Args>();
+  args->model_flags.add_to(app);
+  args->fixed_part.add_to(app);
+  app.add_option("--in", args->in, "Requests, one JSON object per line; - for standard input")->required();
+  app.add_option("--out", args->out, "Answers, one JSON object per line; a file that holds the first of them is continued")
+      ->required();
+  app.add_option("--width", args->batch.max_width, "Requests decoded together, at most; fewer where memory is short")
+      ->check(CLI::Range(size_t{1}, size_t{512}))
+      ->capture_default_str();
+  args->generation.add_to(app);
+  return [args] { return BatchCommand(*args).run(); };
+}
+
+}  // namespace kvfork::cli
