@@ -28,8 +28,8 @@ std::string shape_of(const TensorView& tensor) { return checkpoint::describe_sha
 
 }  // namespace
 
-std::shared_ptr<const ContextFile> ContextFile::open(const std::filesystem::path& path) {
-  const std::shared_ptr<ContextFile> opened(new ContextFile);
+std::shared_ptr<ContextFile> ContextFile::open(const std::filesystem::path& path) {
+  std::shared_ptr<ContextFile> opened(new ContextFile);
   opened->file_ = base::File::open(path);
   opened->mapped_ = base::MappedFile::map(opened->file_);
   opened->tensors_ = checkpoint::Safetensors::parse(opened->mapped_.bytes(), opened->path());

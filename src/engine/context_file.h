@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -26,7 +27,7 @@ namespace kvfork::engine {
 class ContextFile {
  public:
   /// Throws Error{NotFound, Io, Corrupt}; Error{InvalidArgument} for another format version.
-  static std::shared_ptr<const ContextFile> open(const std::filesystem::path& path);
+  static std::shared_ptr<ContextFile> open(const std::filesystem::path& path);
 
   const std::string& path() const noexcept { return file_.path(); }
   uint64_t size() const noexcept { return mapped_.stamp().size; }
@@ -34,6 +35,10 @@ class ContextFile {
   const model::KvLayout& layout() const noexcept { return layout_; }
   const std::vector<int32_t>& ids() const noexcept { return ids_; }      // [n_tokens]
   const std::vector<float>& logits() const noexcept { return logits_; }  // [vocab_size]
+
+  /// The same, handed over: whoever opened the file keeps them.
+  std::vector<int32_t> take_ids() { return std::move(ids_); }
+  std::vector<float> take_logits() { return std::move(logits_); }
 
   /// The blocks of its own, from header().first_block on.
   std::vector<model::KvBlock> blocks() const;

@@ -83,8 +83,8 @@ std::shared_ptr<const Context> open_file(const std::shared_ptr<const Model>& mod
     base::fail(ErrorCode::Corrupt, "{}: id: it is not that of the file's identity and ids", path);
   auto opened = std::make_unique<Context::Impl>();
   opened->model = model;
-  opened->ids = file->ids();
-  opened->logits = file->logits();
+  opened->ids = file->take_ids();
+  opened->logits = file->take_logits();
   opened->origin = header.origin;
   opened->file = file;
   std::shared_ptr<const model::KvPrefix> parent_kv;
@@ -97,12 +97,12 @@ std::shared_ptr<const Context> open_file(const std::shared_ptr<const Model>& mod
                  opened->parent->id(), found.string());
     const size_t n_shared = header.first_block * kernels::kBlockTokens;
     const auto parent_ids = opened->parent->ids();
-    if (parent_ids.size() < n_shared || !std::equal(parent_ids.begin(), parent_ids.begin() + n_shared, file->ids().begin()))
+    if (parent_ids.size() < n_shared || !std::equal(parent_ids.begin(), parent_ids.begin() + n_shared, opened->ids.begin()))
       base::fail(ErrorCode::Corrupt, "{}: its ids do not continue those of its parent {}", path, found.string());
     parent_kv = opened->parent->impl().kv;
   }
   const auto blocks = file->blocks();
-  opened->kv = model::KvPrefix::from_blocks(file->layout(), file->ids().size(), std::move(parent_kv), header.first_block, blocks, file);
+  opened->kv = model::KvPrefix::from_blocks(file->layout(), opened->ids.size(), std::move(parent_kv), header.first_block, blocks, file);
   return std::make_shared<const Context>(std::move(opened));
 }
 

@@ -1,9 +1,11 @@
 #include "engine/identity.h"
 
+#include <fmt/compile.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "base/sha256.h"
 #include "engine/fingerprint.h"
@@ -48,10 +50,10 @@ Identity make_identity(const Model::Impl& model) {
 std::span<const IdentityField> deciding_fields() { return kDecidingFields; }
 
 std::string make_context_id(const Identity& identity, std::span<const int32_t> ids) {
-  base::Sha256 sha;
-  for (const IdentityField& field : kBitFields) sha.add(fmt::format("{} {}\n", field.name, identity.*field.value));
-  for (const int32_t id : ids) sha.add(fmt::format("{} ", id));
-  return sha.hex();
+  std::string text;
+  for (const IdentityField& field : kBitFields) text += fmt::format("{} {}\n", field.name, identity.*field.value);
+  for (const int32_t id : ids) fmt::format_to(std::back_inserter(text), FMT_COMPILE("{} "), id);
+  return base::sha256_hex(text);
 }
 
 std::string find_revision(const std::string& path) {
