@@ -1,4 +1,5 @@
-// Chat templates: from messages to the text that a model was trained on, as Transformers' apply_chat_template renders it.
+// Chat templates: from messages to the text that a model was trained on, as Transformers' apply_chat_template
+// renders it.
 //
 // A ChatTemplate holds the templates that a checkpoint offers; a copy is cheap and shares them. Immutable after
 // construction; every const method may be called from any thread. Templates are parsed at their first use.
@@ -21,15 +22,16 @@ struct TemplateSources {
   std::string chat_template_json;       ///< the old file {"chat_template": ...}; used when there is nothing else
   std::string special_tokens_map_json;  ///< the old file; read where tokenizer_config has no added_tokens_decoder
   std::vector<std::pair<std::string, std::string>> additional;  ///< additional_chat_templates: name, template
-  std::map<std::string, std::string> special_tokens;  ///< bos_token, eos_token, ... where there is no tokenizer_config
+  std::map<std::string, std::string>
+      special_tokens;  ///< bos_token, eos_token, ... where there is no tokenizer_config
 };
 
-/// One conversation to render. JSON is read as Python reads it: NaN and infinities are numbers, and of repeated keys the
-/// last value counts.
+/// One conversation to render. JSON is read as Python reads it: NaN and infinities are numbers, and of repeated
+/// keys the last value counts.
 struct ChatRequest {
-  std::string messages_json;   ///< a JSON list with at least one message
-  std::string tools_json;      ///< a JSON list of objects; "" or "null": none
-  std::string documents_json;  ///< a JSON list of objects; "" or "null": none
+  std::string messages_json;                              ///< a JSON list with at least one message
+  std::string tools_json;                                 ///< a JSON list of objects; "" or "null": none
+  std::string documents_json;                             ///< a JSON list of objects; "" or "null": none
   std::vector<std::pair<std::string, std::string>> vars;  ///< further variables: name, JSON text
   bool add_generation_prompt = false;
   bool continue_final_message = false;  ///< end inside the last message; excludes add_generation_prompt
@@ -44,8 +46,8 @@ class ChatTemplate {
   /// Throws Error{Corrupt} for JSON that is broken or of the wrong shape.
   static ChatTemplate from_sources(const TemplateSources& sources);
 
-  /// Reads chat_template.jinja, additional_chat_templates/*.jinja, tokenizer_config.json and the old files where they
-  /// exist. Throws Error{Corrupt, Io}.
+  /// Reads chat_template.jinja, additional_chat_templates/*.jinja, tokenizer_config.json and the old files where
+  /// they exist. Throws Error{Corrupt, Io}.
   static ChatTemplate from_directory(const std::string& directory);
 
   bool empty() const noexcept;
@@ -53,16 +55,16 @@ class ChatTemplate {
   /// The names of the templates; the one without a name of its own is "default".
   std::vector<std::string> names() const;
 
-  /// The same special tokens with one template: the named one of this checkpoint, or the file at that path; "" changes
-  /// nothing. Throws Error{NotFound} listing the names, Error{Io}.
+  /// The same special tokens with one template: the named one of this checkpoint, or the file at that path; ""
+  /// changes nothing. Throws Error{NotFound} listing the names, Error{Io}.
   ChatTemplate with_override(const std::string& name_or_file) const;
 
   /// The same special tokens with this template.
   ChatTemplate with_source(std::string source) const;
 
-  /// The text to tokenize. Throws Error{Template} with line and column where the template fails, or with the text that it
-  /// raises; Error{Limit} where it passes a bound on steps, depth, memory or output; Error{Unsupported} naming a tag that
-  /// kvfork does not run; Error{InvalidArgument, Corrupt} for a malformed request.
+  /// The text to tokenize. Throws Error{Template} with line and column where the template fails, or with the text
+  /// that it raises; Error{Limit} where it passes a bound on steps, depth, memory or output; Error{Unsupported}
+  /// naming a tag that kvfork does not run; Error{InvalidArgument, Corrupt} for a malformed request.
   std::string render(const ChatRequest& request) const;
 
   enum class Tools { Absent, Given };

@@ -30,6 +30,10 @@ struct FixedPart {
   static FixedPart from_system_message(std::string_view text);
 };
 
+/// The list `more` after the list `list`, both JSON lists of messages, as they are written. Throws Error{InvalidArgument} where
+/// one is no list.
+std::string append_messages(std::string_view list, std::string_view more);
+
 /// Where a context ends.
 enum class BoundaryMode {
   Message,  ///< after the fixed messages, rendered without a generation prompt

@@ -25,7 +25,7 @@ struct stat stat_of(int descriptor, const std::string& path) {
 File File::open(const std::filesystem::path& path) {
   File file;
   file.path_ = path.string();
-  file.descriptor_ = ::open(file.path_.c_str(), O_RDONLY | O_CLOEXEC);
+  file.descriptor_ = ::open(file.path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe is refused, not waited for
   if (file.descriptor_ < 0) fail_errno(file.path_, "open", errno);
   if (!S_ISREG(stat_of(file.descriptor_, file.path_).st_mode))
     fail(ErrorCode::Io, "{}: expected a regular file", file.path_);

@@ -37,9 +37,12 @@ std::string name_of_descriptor(int descriptor) { return fmt::format("/proc/self/
 NewFile NewFile::create(const std::filesystem::path& path, uint64_t n_bytes) {
   if (!path.has_filename() || std::filesystem::is_directory(path))
     fail(ErrorCode::Io, "{}: expected the name of a file to write, found a directory", path.string());
+  std::error_code error;
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
+    fail(ErrorCode::Io, "{}: expected the name of a regular file to write, found something else there", path.string());
   NewFile file;
-  file.path_ = path;
-  file.temporary_ = temporary_name(path);
+  file.path_ = std::filesystem::is_symlink(path, error) ? std::filesystem::weakly_canonical(path, error) : path;
+  file.temporary_ = temporary_name(file.path_);
   file.open_unnamed();
   if (file.descriptor_ < 0) file.open_temporary();
   if (n_bytes > 0 && ::fallocate(file.descriptor_, 0, 0, static_cast<off_t>(n_bytes)) != 0 && errno != EOPNOTSUPP)

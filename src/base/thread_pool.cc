@@ -11,10 +11,12 @@
 #include <limits>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "base/check.h"
+#include "base/error.h"
 
 namespace kvfork::base {
 namespace {
@@ -114,11 +116,18 @@ struct ThreadPool::State {
 ThreadPool::ThreadPool(size_t n_threads) : state_(std::make_unique<State>()) {
   state_->n_threads = n_threads == 0 ? available_cores() : n_threads;
   state_->workers.reserve(state_->n_threads - 1);
-  for (size_t thread = 1; thread < state_->n_threads; ++thread)
-    state_->workers.emplace_back([state = state_.get(), thread] { state->work(thread); });
+  try {
+    for (size_t thread = 1; thread < state_->n_threads; ++thread)
+      state_->workers.emplace_back([state = state_.get(), thread] { state->work(thread); });
+  } catch (const std::system_error& error) {
+    stop();
+    fail(ErrorCode::Limit, "threads: cannot start {}: {}; ask for fewer", state_->n_threads, error.what());
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() noexcept {
   state_->stopping.store(true, std::memory_order_release);
   state_->wake.fetch_add(1, std::memory_order_acq_rel);
   state_->wake.notify_all();

@@ -16,7 +16,7 @@ size_t available_cores();
 
 class ThreadPool {
  public:
-  /// `n_threads` in all, the caller included; 0 means available_cores().
+  /// `n_threads` in all, the caller included; 0 means available_cores(). Throws Error{Limit} when the system refuses them.
   explicit ThreadPool(size_t n_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -36,6 +36,7 @@ class ThreadPool {
  private:
   using Function = void (*)(const void* body, size_t item, size_t thread) noexcept;
   void run_erased(size_t n_items, Function function, const void* body) const noexcept;
+  void stop() noexcept;
   struct State;
   std::unique_ptr<State> state_;
 };

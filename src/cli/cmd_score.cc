@@ -35,6 +35,7 @@ struct Args {
   CLI::Option* text_option = nullptr;
   CLI::Option* ids_option = nullptr;
   CLI::Option* fork_option = nullptr;
+  CLI::Option* logits_option = nullptr;
   std::string text;
   std::string messages_file;
   std::string ids;
@@ -93,7 +94,7 @@ class Score {
       if (id < 0 || static_cast<size_t>(id) >= info.vocab_size)
         throw Error(ErrorCode::InvalidArgument, fmt::format("ids: expected ids below {}, found {}", info.vocab_size, id));
     }
-    if (!args_.logits_file.empty()) file_.emplace(args_.logits_file, ids_, info.vocab_size);
+    if (*args_.logits_option) file_.emplace(args_.logits_file, ids_, info.vocab_size);
     score_all();
     if (file_) file_->finish();
     args_.model_flags.json ? print_json() : print_table();
@@ -155,6 +156,11 @@ class Score {
   }
 
   void take_row(std::span<const float> logits) {
+    for (size_t id = 0; id < logits.size(); ++id) {
+      if (!std::isfinite(logits[id]))
+        throw Error(ErrorCode::Corrupt, fmt::format("logits: expected numbers, found {} for id {} after position {}; are the "
+                                                    "weights intact?", logits[id], id, top_.size()));
+    }
     const Prediction prediction(logits);
     const size_t next = top_.size() + 1;
     if (next < ids_.size()) log_probabilities_.push_back(logits[static_cast<size_t>(ids_[next])] - prediction.log_sum);
@@ -251,7 +257,7 @@ Command add_score(CLI::App& app) {
   args->template_flags.add_to(app);
   app.add_flag("--add-special-tokens", args->add_special_tokens, "Apply the tokenizer's post-processor to plain text");
   app.add_flag("--no-generation-prompt", args->no_generation_prompt, "Do not open the assistant's turn");
-  app.add_option("--logits", args->logits_file, "Write float32 logits [n_tokens, vocab_size] and int64 ids to this safetensors file");
+  args->logits_option = app.add_option("--logits", args->logits_file, "Write float32 logits [n_tokens, vocab_size] and int64 ids to this safetensors file");
   app.add_option("--chunks", args->chunks, "Feed the ids in calls of these sizes, e.g. 5,17,100; the rest in one more");
   args->fork_option = app.add_option("--fork-at", args->fork_at, "Seal the first N tokens as a context and run the rest in a fork");
   return [args] { return Score(*args).run(); };

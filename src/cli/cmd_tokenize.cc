@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/default_policy.h"
 #include "cli/fixed_part.h"
+#include "cli/json_object.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/warnings.h"
@@ -136,18 +139,16 @@ class Tokenize {
     return all_good ? 0 : 1;
   }
 
+  using Members = std::map<std::string, std::string_view>;
+
   Json answer_line(std::string_view line) const {
-    Json value;
-    try {
-      value = Json::parse(line);
-    } catch (const Json::exception& error) {
-      throw Error(ErrorCode::InvalidArgument, fmt::format("line: expected JSON: {}", error.what()));
-    }
-    if (value.is_string()) return encoded(value.get<std::string>(), true);
-    if (value.is_object() && value.contains("text") && value["text"].is_string())
-      return encoded(value["text"].get<std::string>(), true);
-    if (value.is_object() && value.contains("ids")) return decoded(value["ids"]);
-    if (value.is_object() && value.contains("messages")) return encoded(render(request_of(value)), false);
+    const size_t first = line.find_first_not_of(" \t\r");
+    if (first != std::string_view::npos && line[first] == '"')
+      return encoded(parse_string(line.substr(first, line.find_last_not_of(" \t\r") + 1 - first)), true);
+    const Members members = split_object(line);
+    if (members.contains("text")) return encoded(parse_string(members.at("text")), true);
+    if (members.contains("ids")) return decoded(members.at("ids"));
+    if (members.contains("messages")) return encoded(render(request_of(members)), false);
     throw Error(ErrorCode::InvalidArgument,
                 "line: expected a string or an object with \"text\", \"ids\" or \"messages\"");
   }
@@ -156,35 +157,36 @@ class Tokenize {
     EncodeOptions options;
     options.add_special_tokens = plain && args_.add_special_tokens;
     if (args_.render) return Json{{"text", text}};
-    return Json{{"ids", text_->tokenizer().encode(text, options)}, {"text", text}};
+    EncodeReport report;
+    const std::vector<int32_t> ids = text_->tokenizer().encode(text, options, report);
+    warn_about(report);
+    return Json{{"ids", ids}, {"text", text}};
   }
 
-  Json decoded(const Json& ids_json) const {
-    std::vector<int32_t> ids;
-    try {
-      ids = ids_json.get<std::vector<int32_t>>();
-    } catch (const Json::exception&) {
-      throw Error(ErrorCode::InvalidArgument, "ids: expected a list of token ids");
-    }
+  Json decoded(std::string_view list) const {
+    const std::vector<int32_t> ids = parse_id_list(list);
     for (const int32_t id : ids) text_->tokenizer().piece(id);  // an unknown id is an error
     return Json{{"ids", ids}, {"text", text_->tokenizer().decode(ids, SpecialTokens::Keep)}};
   }
 
-  ChatRequest request_of(const Json& line) const {
+  ChatRequest request_of(const Members& members) const {
     ChatRequest request = args_.template_flags.request();
-    request.messages_json = line["messages"].dump();
-    const auto given = [&line](const char* name) { return line.contains(name) && !line[name].is_null(); };
-    if (given("tools")) request.tools_json = line["tools"].dump();
-    if (given("documents")) request.documents_json = line["documents"].dump();
-    if (given("vars")) {
-      if (!line["vars"].is_object()) throw Error(ErrorCode::InvalidArgument, "vars: expected an object");
-      for (const auto& [name, value] : line["vars"].items()) request.vars.emplace_back(name, value.dump());
+    const auto find = [&members](const char* name) {
+      const auto found = members.find(name);
+      return found == members.end() || found->second == "null" ? std::string() : std::string(found->second);
+    };
+    request.messages_json = members.at("messages");
+    if (const std::string tools = find("tools"); !tools.empty()) request.tools_json = tools;
+    if (const std::string documents = find("documents"); !documents.empty()) request.documents_json = documents;
+    if (const std::string vars = find("vars"); !vars.empty()) {
+      for (const auto& [name, value] : split_object(vars)) request.vars.emplace_back(name, value);
     }
     const auto flag = [&](const char* name, bool otherwise) {
-      if (!given(name)) return otherwise;
-      if (!line[name].is_boolean())
+      const std::string value = find(name);
+      if (value.empty()) return otherwise;
+      if (value != "true" && value != "false")
         throw Error(ErrorCode::InvalidArgument, fmt::format("{}: expected true or false", name));
-      return line[name].get<bool>();
+      return value == "true";
     };
     request.continue_final_message = flag("continue_final_message", args_.continue_final_message);
     request.add_generation_prompt =

@@ -115,17 +115,13 @@ std::shared_ptr<const Context> FixedPartFlags::open_saved(const Model& model) co
 
 FixedPart continue_fixed_part(const FixedPart& fixed, const FixedPart& more) {
   FixedPart result = fixed;
-  const Json extra = Json::parse(more.messages_json, nullptr, false);
-  if (!extra.is_array()) throw Error(ErrorCode::InvalidArgument, "messages: expected a JSON list of messages");
   if (result.raw_text) {
     if (!more.raw_text)
       throw Error(ErrorCode::InvalidArgument, "messages: a context of plain text is continued with --context or --context-file");
     *result.raw_text += *more.raw_text;
     return result;
   }
-  Json messages = Json::parse(fixed.messages_json);
-  for (const Json& message : extra) messages.push_back(message);
-  result.messages_json = messages.dump();
+  result.messages_json = append_messages(fixed.messages_json, more.messages_json);
   return result;
 }
 

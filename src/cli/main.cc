@@ -71,6 +71,14 @@ std::vector<std::string> split_empty_values(int argc, char** argv) {
   return arguments;
 }
 
+void expect_known_command(const std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments[0].starts_with('-')) return;
+  for (const Entry& entry : kCommands) {
+    if (arguments[0] == entry.name) return;
+  }
+  throw kvfork::cli::UsageError(fmt::format("unknown command '{}'; see kvfork --help", arguments[0]));
+}
+
 int run_tool(int argc, char** argv) {
   CLI::App app{"Process a fixed context once; answer many independent requests from it, bit for bit as without a cache."};
   app.name("kvfork");
@@ -84,6 +92,7 @@ int run_tool(int argc, char** argv) {
   }
   try {
     std::vector<std::string> arguments = split_empty_values(argc, argv);
+    expect_known_command(arguments);
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
     app.parse(std::move(arguments));
   } catch (const CLI::Success& help) {
@@ -101,7 +110,9 @@ int run_tool(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of the write, reported below
+  // A closed pipe and a file beyond its limit are errors of the write, reported as such.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     const int code = run_tool(argc, argv);
     kvfork::cli::flush_output();

@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <system_error>
+#include <utility>
 
 #include "kvfork/error.h"
 
@@ -78,6 +80,7 @@ void ModelFlags::add_to(CLI::App& app) {
 }
 
 ModelOptions ModelFlags::options() const {
+  if (model.empty()) throw UsageError("--model: expected a path, found an empty one");
   ModelOptions options;
   options.mode = dtype == "bfloat16" ? ComputeMode::BFloat16 : ComputeMode::Float32;
   options.n_threads = threads;
@@ -114,11 +117,17 @@ ChatTemplate TemplateFlags::choose(const ChatTemplate& of_checkpoint) const {
   return of_checkpoint.with_override(template_name);
 }
 
-std::string read_standard_input() { return read_stream(stdin, "standard input"); }
+std::string read_standard_input() {
+  static bool is_read = false;
+  if (std::exchange(is_read, true)) throw UsageError("standard input: expected one option to read it, found two");
+  return read_stream(stdin, "standard input");
+}
 
 std::string read_text(const std::string& path) {
   if (path == "-") return read_standard_input();
-  if (std::filesystem::is_directory(path))
+  if (path.empty()) throw UsageError("expected the path of a file, found an empty one");
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error))
     throw Error(ErrorCode::Io, fmt::format("{}: expected a file, found a directory", path));
   const File file(std::fopen(path.c_str(), "rb"), std::fclose);
   if (file == nullptr)

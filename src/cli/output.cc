@@ -36,7 +36,7 @@ void write_output(std::string_view text) {
 }
 
 void flush_output() {
-  if (std::fflush(stdout) != 0) fail_write();
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) fail_write();
 }
 
 std::string to_json_text(const nlohmann::ordered_json& value) {

@@ -28,9 +28,13 @@ class LogitsFile {
   void write(const void* data, size_t n_bytes);
   [[noreturn]] void fail(const char* action);
 
+  void discard();
+
   std::string path_;
-  std::string temporary_;
-  std::FILE* file_;
+  std::string target_;     // path_, or what a link there leads to
+  std::string temporary_;  // target_ itself when that is no regular file
+  bool in_place_ = false;
+  std::FILE* file_ = nullptr;
 };
 
 }  // namespace kvfork::cli

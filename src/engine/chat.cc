@@ -45,7 +45,8 @@ using Entries = std::map<std::string, std::shared_ptr<const Entry>>;
 Json parse_config(const std::string& text, const std::string& subject) {
   Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded()) base::fail(ErrorCode::Corrupt, "{}: expected JSON, found other text", subject);
-  if (!json.is_object()) base::fail(ErrorCode::Corrupt, "{}: expected a JSON object, found {}", subject, json.type_name());
+  if (!json.is_object())
+    base::fail(ErrorCode::Corrupt, "{}: expected a JSON object, found {}", subject, json.type_name());
   return json;
 }
 
@@ -69,14 +70,15 @@ void add_config_templates(Entries& entries, const Json& config, const std::strin
     const std::string* name = item.is_object() ? find_text(item, "name") : nullptr;
     const std::string* text = item.is_object() ? find_text(item, "template") : nullptr;
     if (name == nullptr || text == nullptr) {
-      base::fail(ErrorCode::Corrupt, "{}: chat_template: expected objects with name and template, found {}", subject,
-                 item.type_name());
+      base::fail(ErrorCode::Corrupt, "{}: chat_template: expected objects with name and template, found {}",
+                 subject, item.type_name());
     }
     entries[*name] = std::make_shared<Entry>(subject + " (chat_template '" + *name + "')", *text);
   }
 }
 
-// Special tokens that a tokenizer class sets where its config is silent (Transformers 4.57.3, the classes' signatures).
+// Special tokens that a tokenizer class sets where its config is silent (Transformers 4.57.3, the classes'
+// signatures).
 struct ClassDefaults {
   const char* name;
   const char* bos;
@@ -124,8 +126,8 @@ Json token_text(const Json& token) {
 }
 
 void add_tokens(Json& tokens, const Json& from) {
-  for (const char* name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token",
-                           "additional_special_tokens"}) {
+  for (const char* name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token",
+                           "mask_token", "additional_special_tokens"}) {
     if (auto found = from.find(name); found != from.end()) tokens[name] = token_text(*found);
   }
   auto extra = from.find("extra_special_tokens");
@@ -146,8 +148,8 @@ std::map<std::string, std::string> make_special_variables(const TemplateSources&
   }
   std::map<std::string, std::string> variables;
   for (const auto& [name, token] : tokens.items()) {
-    bool present = (token.is_string() && !token.get_ref<const std::string&>().empty()) ||
-                   (token.is_array() && !token.empty());
+    bool present =
+        (token.is_string() && !token.get_ref<const std::string&>().empty()) || (token.is_array() && !token.empty());
     if (present) variables[name] = token.dump();
   }
   return variables;
@@ -158,7 +160,9 @@ std::string read_if_present(const fs::path& path) {
   return fs::is_regular_file(path, error) ? base::read_file(path, kMaxFile) : std::string();
 }
 
-bool is_given(const std::string& json) { return jinja::strip(json) != "" && jinja::strip(json) != "null"; }
+bool is_given(const std::string& json) {
+  return jinja::strip(json) != "" && jinja::strip(json) != "null";
+}
 
 }  // namespace
 
@@ -178,16 +182,18 @@ struct ChatTemplate::State {
   const Entry& choose(Tools tools) const {
     if (single) return *single;
     if (entries.empty()) {
-      base::fail(ErrorCode::Template,
-                 "{}: expected a chat template, found none; a base model takes plain text, and --template FILE gives one",
-                 subject);
+      base::fail(
+          ErrorCode::Template,
+          "{}: expected a chat template, found none; a base model takes plain text, and --template FILE gives one",
+          subject);
     }
     auto named = entries.end();
     if (tools == Tools::Given) named = entries.find("tool_use");
     if (named == entries.end()) named = entries.find(kDefault);
     if (named == entries.end()) {
-      base::fail(ErrorCode::Template, "{}: expected a default chat template, found only {}; choose one with --template",
-                 subject, joined_names());
+      base::fail(ErrorCode::Template,
+                 "{}: expected a default chat template, found only {}; choose one with --template", subject,
+                 joined_names());
     }
     return *named->second;
   }
@@ -200,17 +206,20 @@ ChatTemplate ChatTemplate::from_sources(const TemplateSources& sources) {
   auto state = std::make_shared<State>();
   state->subject = sources.subject;
   if (!sources.chat_template_jinja.empty()) {
-    state->entries[kDefault] = std::make_shared<Entry>(sources.subject + " (chat template)", sources.chat_template_jinja);
+    state->entries[kDefault] =
+        std::make_shared<Entry>(sources.subject + " (chat template)", sources.chat_template_jinja);
   }
   for (const auto& [name, text] : sources.additional) {
     state->entries[name] = std::make_shared<Entry>(sources.subject + " (chat template '" + name + "')", text);
   }
   // Files of their own win over the configuration as a whole, not name by name.
   if (state->entries.empty() && !sources.tokenizer_config_json.empty()) {
-    add_config_templates(state->entries, parse_config(sources.tokenizer_config_json, sources.subject), sources.subject);
+    add_config_templates(state->entries, parse_config(sources.tokenizer_config_json, sources.subject),
+                         sources.subject);
   }
   if (state->entries.empty() && !sources.chat_template_json.empty()) {
-    add_config_templates(state->entries, parse_config(sources.chat_template_json, sources.subject), sources.subject);
+    add_config_templates(state->entries, parse_config(sources.chat_template_json, sources.subject),
+                         sources.subject);
   }
   state->special_variables = make_special_variables(sources);
   return ChatTemplate(std::move(state));
@@ -232,7 +241,9 @@ ChatTemplate ChatTemplate::from_directory(const std::string& directory) {
   return from_sources(sources);
 }
 
-bool ChatTemplate::empty() const noexcept { return state_->entries.empty() && !state_->single; }
+bool ChatTemplate::empty() const noexcept {
+  return state_->entries.empty() && !state_->single;
+}
 
 std::vector<std::string> ChatTemplate::names() const {
   std::vector<std::string> out;
@@ -249,7 +260,8 @@ ChatTemplate ChatTemplate::with_override(const std::string& name_or_file) const 
   }
   std::error_code error;
   if (!fs::exists(name_or_file, error)) {
-    base::fail(ErrorCode::NotFound, "{}: expected the name of a chat template or a file, found neither; the names here are: {}",
+    base::fail(ErrorCode::NotFound,
+               "{}: expected the name of a chat template or a file, found neither; the names here are: {}",
                name_or_file, empty() ? "none" : state->joined_names());
   }
   state->single = std::make_shared<Entry>(name_or_file, base::read_file(name_or_file, kMaxFile));
@@ -262,7 +274,9 @@ ChatTemplate ChatTemplate::with_source(std::string source) const {
   return ChatTemplate(std::move(state));
 }
 
-const std::string& ChatTemplate::source(Tools tools) const { return state_->choose(tools).source(); }
+const std::string& ChatTemplate::source(Tools tools) const {
+  return state_->choose(tools).source();
+}
 
 const std::map<std::string, std::string>& ChatTemplate::special_variables() const noexcept {
   return state_->special_variables;
@@ -276,10 +290,11 @@ std::string cut_at_tag(std::string text, const std::string& final_message) {
   std::string_view bare_tag = jinja::strip(tag);
   size_t at = text.rfind(bare_tag);
   if (at == std::string::npos || text.find(jinja::strip(final_message)) == std::string::npos) {
-    base::fail(ErrorCode::Template,
-               "continue_final_message is set but the final message does not appear in the chat after applying the chat "
-               "template! This can happen if the chat template deletes portions of the final message. Please verify the "
-               "chat template and final message in your chat to ensure they are compatible.");
+    base::fail(
+        ErrorCode::Template,
+        "continue_final_message is set but the final message does not appear in the chat after applying the chat "
+        "template! This can happen if the chat template deletes portions of the final message. Please verify the "
+        "chat template and final message in your chat to ensure they are compatible.");
   }
   bool spacing_kept = std::string_view(text).substr(at, tag.size()) == tag;
   text.resize(at);
@@ -291,8 +306,8 @@ void check_variables(const ChatRequest& request) {
     for (const char* reserved : {"messages", "conversation", "tools", "documents", "add_generation_prompt",
                                  "continue_final_message", "chat_template", "tokenize"}) {
       if (name == reserved) {
-        base::fail(ErrorCode::InvalidArgument, "the variable '{}': expected a name of your own; this one has an option",
-                   name);
+        base::fail(ErrorCode::InvalidArgument,
+                   "the variable '{}': expected a name of your own; this one has an option", name);
       }
     }
   }
@@ -302,10 +317,11 @@ void check_variables(const ChatRequest& request) {
 
 std::string ChatTemplate::render(const ChatRequest& request) const {
   if (request.add_generation_prompt && request.continue_final_message) {
-    base::fail(ErrorCode::InvalidArgument,
-               "continue_final_message and add_generation_prompt are not compatible. Use continue_final_message when you "
-               "want the model to continue the final message, and add_generation_prompt when you want to add a header "
-               "that will prompt it to start a new assistant message instead.");
+    base::fail(
+        ErrorCode::InvalidArgument,
+        "continue_final_message and add_generation_prompt are not compatible. Use continue_final_message when you "
+        "want the model to continue the final message, and add_generation_prompt when you want to add a header "
+        "that will prompt it to start a new assistant message instead.");
   }
   check_variables(request);
   bool has_tools = is_given(request.tools_json);

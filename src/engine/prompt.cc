@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/utf8.h"
@@ -21,18 +23,20 @@ void expect_utf8(std::string_view text, const char* subject) {
                static_cast<unsigned char>(text[position]), position);
 }
 
-Json parse_messages(std::string_view text, const char* subject) {
-  Json messages;
-  try {
-    messages = Json::parse(text);
-  } catch (const Json::exception& error) {
-    base::fail(ErrorCode::InvalidArgument, "{}: expected JSON: {}", subject, error.what());
-  }
-  if (!messages.is_array()) base::fail(ErrorCode::InvalidArgument, "{}: expected a list of messages", subject);
-  return messages;
+// What stands between the brackets of a JSON list. The rest is checked by the template engine's reader, which reads JSON as
+// Python does.
+std::string_view inside_list(std::string_view list) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const size_t begin = list.find_first_not_of(kSpace);
+  const size_t end = list.find_last_not_of(kSpace);
+  if (begin == std::string_view::npos || begin == end || list[begin] != '[' || list[end] != ']')
+    base::fail(ErrorCode::InvalidArgument, "messages: expected a JSON list of messages");
+  const std::string_view inside = list.substr(begin + 1, end - begin - 1);
+  return inside.find_first_not_of(kSpace) == std::string_view::npos ? std::string_view() : inside;
 }
 
-Json user_message(std::string_view text) { return {{"role", "user"}, {"content", text}}; }
+// A list of one message.
+std::string user_message(std::string_view text) { return Json::array({{{"role", "user"}, {"content", text}}}).dump(); }
 
 size_t common_prefix(std::span<const int32_t> a, std::span<const int32_t> b) {
   const auto [in_a, in_b] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
@@ -48,12 +52,20 @@ FixedPart FixedPart::from_system_message(std::string_view text) {
   return fixed;
 }
 
+std::string append_messages(std::string_view list, std::string_view more) {
+  const std::string_view first = inside_list(list);
+  const std::string_view second = inside_list(more);
+  std::string joined = "[" + std::string(first);
+  if (!first.empty() && !second.empty()) joined += ',';
+  return joined.append(second) + "]";
+}
+
 Prompter::Prompter(std::shared_ptr<const Text> text, ChatTemplate chat_template, FixedPart fixed)
     : text_(std::move(text)), template_(std::move(chat_template)), fixed_(std::move(fixed)) {
   if (fixed_.raw_text) {
     expect_utf8(*fixed_.raw_text, "context");
   } else {
-    parse_messages(fixed_.messages_json, "messages");
+    inside_list(fixed_.messages_json);
   }
 }
 
@@ -72,17 +84,13 @@ Prompt Prompter::make_context(BoundaryMode mode) const {
 Prompt Prompter::make_request(std::string_view user_text) const {
   expect_utf8(user_text, "prompt");
   if (fixed_.raw_text) return encode(*fixed_.raw_text + std::string(user_text));
-  Json messages = Json::parse(fixed_.messages_json);
-  messages.push_back(user_message(user_text));
-  return encode(render(messages.dump(), Turn::Assistant));
+  return encode(render(append_messages(fixed_.messages_json, user_message(user_text)), Turn::Assistant));
 }
 
 Prompt Prompter::make_request_from_messages(std::string_view messages_json) const {
   if (fixed_.raw_text)
     base::fail(ErrorCode::InvalidArgument, "messages: a raw context takes plain text, not messages");
-  Json messages = Json::parse(fixed_.messages_json);
-  for (Json& message : parse_messages(messages_json, "messages")) messages.push_back(std::move(message));
-  return encode(render(messages.dump(), Turn::Assistant));
+  return encode(render(append_messages(fixed_.messages_json, messages_json), Turn::Assistant));
 }
 
 // The longest token prefix that all probe requests share, cut back to its last added token: added tokens are taken out of
@@ -113,9 +121,7 @@ bool Prompter::reads_clock() const {
   const auto render_at = [&](const char* now) {
     Prompter other = *this;
     other.fixed_.now = now;
-    Json messages = Json::parse(fixed_.messages_json);
-    messages.push_back(user_message(kProbes[0]));
-    std::string text = other.render(messages.dump(), Turn::Assistant);
+    std::string text = other.render(append_messages(fixed_.messages_json, user_message(kProbes[0])), Turn::Assistant);
     try {
       text += other.render(fixed_.messages_json, Turn::FixedOnly);
     } catch (const Error&) {  // a template that wants a user message

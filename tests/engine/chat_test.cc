@@ -70,7 +70,8 @@ TEST(ChatTemplate, RendersAsTransformersDoes) {
       }
       std::string error = error_of(chat, request);
       EXPECT_FALSE(error.starts_with("rendered: ")) << where << error;
-      if (golden.contains("raised")) EXPECT_TRUE(error.ends_with(golden.at("raised").get<std::string>())) << where << error;
+      if (golden.contains("raised"))
+        EXPECT_TRUE(error.ends_with(golden.at("raised").get<std::string>())) << where << error;
     }
   }
   EXPECT_GE(n, 200u);
@@ -124,7 +125,8 @@ TEST(ChatTemplate, TellsTheTimeItIsGiven) {
   EXPECT_EQ(chat.render(request), "05 Jan 2031 06:07:08 Sunday 005");
   request.now = "2028-02-29";
   EXPECT_EQ(chat.render(request), "29 Feb 2028 00:00:00 Tuesday 060");
-  for (const char* broken : {"", "now", "2031-02-29T00:00:00", "2031-01-05T24:00:00", "2031-01-05T06:07:08Z", "2031-13-01"}) {
+  for (const char* broken :
+       {"", "now", "2031-02-29T00:00:00", "2031-01-05T24:00:00", "2031-01-05T06:07:08Z", "2031-13-01"}) {
     request.now = broken;
     EXPECT_FALSE(error_of(chat, request).starts_with("rendered: ")) << broken;
   }
@@ -161,7 +163,8 @@ TEST(ChatTemplate, ABrokenTemplateFailsWhenItIsUsed) {
 }
 
 TEST(ChatTemplate, RefusesConfigurationsOfTheWrongShape) {
-  for (const char* config : {"{", "[]", "{\"chat_template\": 5}", "{\"chat_template\": [{\"name\": \"x\"}]}", "{\"chat_template\": [\"x\"]}"}) {
+  for (const char* config : {"{", "[]", "{\"chat_template\": 5}", "{\"chat_template\": [{\"name\": \"x\"}]}",
+                             "{\"chat_template\": [\"x\"]}"}) {
     TemplateSources sources;
     sources.tokenizer_config_json = config;
     EXPECT_THROW(ChatTemplate::from_sources(sources), Error) << config;
