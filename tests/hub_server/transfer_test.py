@@ -332,7 +332,7 @@ class GivesUp(harness.HubCase):
 class Ranges(harness.HubCase):
     """A server that limits each connection: one large file comes over several."""
 
-    MEGABYTES = 36
+    MEGABYTES = 30
 
     def setUp(self):
         super().setUp()
