@@ -77,7 +77,7 @@ class Score {
   explicit Score(const Args& args) : args_(args) {}
 
   int run() {
-    check_split_options();
+    chunks_ = parse_sizes(args_.chunks, "--chunks");
     {
       const Progress progress("opening " + args_.model_flags.model, args_.model_flags.progress());
       model_ = Model::open(args_.model_flags.model, args_.model_flags.options());
@@ -102,11 +102,6 @@ class Score {
   }
 
  private:
-  void check_split_options() {
-    chunks_ = parse_sizes(args_.chunks, "--chunks");
-    if (*args_.fork_option && args_.fork_at == 0) throw UsageError("--fork-at: expected at least 1, found 0");
-  }
-
   std::vector<int32_t> make_ids() const {
     if (*args_.ids_option) return parse_ids(args_.ids, "--ids");
     const Text& text = model_->text();
@@ -259,7 +254,8 @@ Command add_score(CLI::App& app) {
   app.add_flag("--no-generation-prompt", args->no_generation_prompt, "Do not open the assistant's turn");
   args->logits_option = app.add_option("--logits", args->logits_file, "Write float32 logits [n_tokens, vocab_size] and int64 ids to this safetensors file");
   app.add_option("--chunks", args->chunks, "Feed the ids in calls of these sizes, e.g. 5,17,100; the rest in one more");
-  args->fork_option = app.add_option("--fork-at", args->fork_at, "Seal the first N tokens as a context and run the rest in a fork");
+  args->fork_option = app.add_option("--fork-at", args->fork_at, "Seal the first N tokens as a context and run the rest in a fork")
+                          ->check(whole_number(1));
   return [args] { return Score(*args).run(); };
 }
 

@@ -204,7 +204,8 @@ class Tokenize {
 Command add_tokenize(CLI::App& app) {
   auto args = std::make_shared<Args>();
   app.add_option("--model", args->model, "A directory with tokenizer.json and tokenizer_config.json, or a GGUF file")
-      ->required();
+      ->required()
+      ->check(not_empty());
   args->text_option = app.add_option("--text", args->text, "The text (default: standard input)");
   CLI::Option* messages = app.add_option("--messages", args->messages_file, "JSON file with a message list");
   args->decode_option = app.add_option("--decode", args->decode, "Token ids to turn back into text");

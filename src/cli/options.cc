@@ -68,8 +68,23 @@ Number parse_number(std::string_view token, const char* option) {
 
 }  // namespace
 
+CLI::Validator whole_number(uint64_t least) {
+  const auto check = [least](std::string& text) {
+    uint64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool holds = error == std::errc() && end == text.data() + text.size() && value >= least;
+    return holds ? std::string() : fmt::format("expected a whole number of at least {}, found '{}'", least, text);
+  };
+  return CLI::Validator(check, "UINT");
+}
+
+CLI::Validator not_empty() {
+  return CLI::Validator(
+      [](std::string& text) { return text.empty() ? std::string("expected a path, found an empty one") : std::string(); }, "PATH");
+}
+
 void ModelFlags::add_to(CLI::App& app) {
-  app.add_option("--model", model, "A directory in Hugging Face layout or a GGUF file")->required();
+  app.add_option("--model", model, "A directory in Hugging Face layout or a GGUF file")->required()->check(not_empty());
   app.add_option("--dtype", dtype, "float32 or bfloat16: activations and KV cache; weights stay as stored")
       ->check(CLI::IsMember({"float32", "bfloat16"}))
       ->capture_default_str();
@@ -80,7 +95,6 @@ void ModelFlags::add_to(CLI::App& app) {
 }
 
 ModelOptions ModelFlags::options() const {
-  if (model.empty()) throw UsageError("--model: expected a path, found an empty one");
   ModelOptions options;
   options.mode = dtype == "bfloat16" ? ComputeMode::BFloat16 : ComputeMode::Float32;
   options.n_threads = threads;

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,6 +15,12 @@
 #include "kvfork/model.h"
 
 namespace kvfork::cli {
+
+/// A validator: digits alone, and at least `least`. Unsigned options need it, or "-1" would wrap.
+CLI::Validator whole_number(uint64_t least = 0);
+
+/// A validator: not the empty text.
+CLI::Validator not_empty();
 
 /// --model, --dtype, --threads, --quiet, --json.
 struct ModelFlags {

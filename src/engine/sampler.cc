@@ -32,7 +32,9 @@ int32_t argmax(std::span<const float> scores) {
       base::fail(ErrorCode::Corrupt, "logits: expected numbers, found NaN for id {}; are the weights intact?", id);
     }
   }
-  if (best_id == scores.size()) base::fail(ErrorCode::Corrupt, "logits: expected a finite value, found none; are the weights intact?");
+  if (best_id == scores.size() || best == std::numeric_limits<float>::infinity())
+    base::fail(ErrorCode::Corrupt, "logits: expected finite values, found {}; are the weights intact?",
+               best_id == scores.size() ? "none" : "infinity");
   return static_cast<int32_t>(best_id);
 }
 
