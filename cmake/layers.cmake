@@ -59,8 +59,12 @@ function(kvfork_library)
     if(objects)
       target_sources(kvfork PRIVATE ${objects})
     endif()
+    # Headers alone: nothing that a user of the installed library would need.
+    list(REMOVE_ITEM link nlohmann_json::nlohmann_json)
     target_link_libraries(kvfork PRIVATE ${link})
   endforeach()
+  add_library(kvfork::kvfork ALIAS kvfork)
+  target_compile_features(kvfork PUBLIC cxx_std_20)
 endfunction()
 
 # The command-line tool: sees the public headers and nothing else of kvfork.
