@@ -12,7 +12,8 @@ namespace {
 constexpr const char* kTemplates[] = {
     "{{ x }}{{ x|tojson }}{{ x|string|length }}",
     "{{ x|tojson(indent=2, sort_keys=true) }}",
-    "{% for m in x %}{{ m.role ~ m['content'] }}{% if m.content is string %}{{ m.content|trim|upper }}{% endif %}{% endfor %}",
+    "{% for m in x %}{{ m.role ~ m['content'] }}{% if m.content is string %}{{ m.content|trim|upper }}{% endif "
+    "%}{% endfor %}",
     "{% for k, v in x.items() %}{{ k }}={{ v }}{{ loop.nextitem }}{% endfor %}",
     "{{ x|list|sort|join(',') }}{{ x|length }}",
     "{{ x.split()[0].strip('ab')|replace('a', x)|truncate(20) }}{{ '%s|%r' % (x, x) }}{{ x[1:-1:2] }}",

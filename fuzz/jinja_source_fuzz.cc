@@ -12,10 +12,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   RenderInput input;
   input.variables = {
       {"messages", R"([{"role": "system", "content": "s"}, {"role": "user", "content": "Hi \u00e9\ud83d\ude00 <b>"},
-                      {"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f", "arguments": {"a": 1.5}}}]}])"},
-      {"tools", R"([{"type": "function", "function": {"name": "f", "parameters": {"properties": {"a": {"type": "number"}}}}}])"},
-      {"x", "7"}, {"f", "2.5"}, {"n", "null"}, {"s", "\"Hello World\""}, {"items", "[3, 1, 2]"}, {"d", R"({"a": 1, "b": [2]})"},
-      {"big", "123456789012345678901"}, {"add_generation_prompt", "true"}, {"bos_token", "\"<s>\""}};
+                       {"role": "assistant", "content": null,
+                        "tool_calls": [{"function": {"name": "f", "arguments": {"a": 1.5}}}]}])"},
+      {"tools", R"([{"type": "function",
+                     "function": {"name": "f", "parameters": {"properties": {"a": {"type": "number"}}}}}])"},
+      {"x", "7"},
+      {"f", "2.5"},
+      {"n", "null"},
+      {"s", "\"Hello World\""},
+      {"items", "[3, 1, 2]"},
+      {"d", R"({"a": 1, "b": [2]})"},
+      {"big", "123456789012345678901"},
+      {"add_generation_prompt", "true"},
+      {"bos_token", "\"<s>\""}};
   input.now = parse_local_time("2031-01-05T06:07:08");
   Limits limits;
   limits.steps = 20000;

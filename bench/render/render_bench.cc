@@ -1,5 +1,6 @@
-// Times the template engine: render_bench TEMPLATE VARIABLES.json [REPEATS]. Prints one JSON object with microseconds: "parse"
-// and "render" (medians), and the number of bytes rendered. bench/render.py sets it beside jinja2.
+// Times the template engine: render_bench TEMPLATE VARIABLES.json [REPEATS]. Prints one JSON object with
+// microseconds: "parse" and "render" (medians), and the number of bytes rendered. bench/render.py sets it beside
+// jinja2.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -23,7 +23,9 @@ struct Spec {
   char type = 0;
 };
 
-bool is_align(char32_t c) { return c == '<' || c == '>' || c == '=' || c == '^'; }
+bool is_align(char32_t c) {
+  return c == '<' || c == '>' || c == '=' || c == '^';
+}
 
 class SpecParser {
  public:
@@ -90,7 +92,8 @@ class SpecParser {
 };
 
 [[noreturn]] void fail_code(Runtime& rt, const Spec& spec, const Value& value) {
-  rt.fail("ValueError", fmt::format("Unknown format code '{}' for object of type '{}'", spec.type, type_name(value)));
+  rt.fail("ValueError",
+          fmt::format("Unknown format code '{}' for object of type '{}'", spec.type, type_name(value)));
 }
 
 std::string pad(Runtime& rt, const Spec& spec, const std::string& prefix, const std::string& body, char by_type) {
@@ -252,7 +255,8 @@ std::string format_integer(Runtime& rt, const Spec& spec, const Value& value) {
       fail_code(rt, spec, value);
   }
   bool decimal = spec.type == 0 || spec.type == 'd' || spec.type == 'n';
-  if (!decimal && spec.grouping == ',') rt.fail("ValueError", fmt::format("Cannot specify ',' with '{}'.", spec.type));
+  if (!decimal && spec.grouping == ',')
+    rt.fail("ValueError", fmt::format("Cannot specify ',' with '{}'.", spec.type));
   if (spec.alternate && !decimal) prefix += std::string("0") + spec.type;
   return format_number_text(rt, spec, prefix, digits, "", decimal ? 3 : 4);
 }
@@ -302,7 +306,8 @@ class BraceFormatter {
       if (c == '{') ++open;
       if (c == '}' && --open == 0) return at;
     }
-    rt_.fail("ValueError", open > 1 || at > 1 ? "expected '}' before end of string" : "Single '{' encountered in format string");
+    rt_.fail("ValueError",
+             open > 1 || at > 1 ? "expected '}' before end of string" : "Single '{' encountered in format string");
   }
 
   std::string field(std::string_view text, int depth) {
@@ -385,8 +390,9 @@ class BraceFormatter {
     if (name.empty() || is_number(name)) {
       bool automatic = name.empty();
       if ((automatic && numbered_) || (!automatic && next_ > 0)) {
-        rt_.fail("ValueError", automatic ? "cannot switch from manual field specification to automatic field numbering"
-                                         : "cannot switch from automatic field numbering to manual field specification");
+        rt_.fail("ValueError", automatic
+                                   ? "cannot switch from manual field specification to automatic field numbering"
+                                   : "cannot switch from automatic field numbering to manual field specification");
       }
       if (!automatic) numbered_ = true;
       size_t index = automatic ? next_++ : static_cast<size_t>(number(name));

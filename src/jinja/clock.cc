@@ -8,7 +8,9 @@
 namespace kvfork::jinja {
 namespace {
 
-bool is_leap(int year) { return (year % 4 == 0 && year % 100 != 0) || year % 400 == 0; }
+bool is_leap(int year) {
+  return (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+}
 
 int days_in_month(int year, int month) {
   static const int kDays[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
@@ -45,11 +47,13 @@ LocalTime parse_local_time(std::string_view text) {
   int used = 0;
   int n = std::sscanf(copy.c_str(), "%4d-%2d-%2d%n%c%2d:%2d:%2d%n", &time.year, &time.month, &time.day, &used,
                       &separator, &time.hour, &time.minute, &time.second, &used);
-  bool complete = (n == 3 || (n == 7 && (separator == 'T' || separator == ' '))) && static_cast<size_t>(used) == copy.size();
+  bool complete =
+      (n == 3 || (n == 7 && (separator == 'T' || separator == ' '))) && static_cast<size_t>(used) == copy.size();
   if (!complete || time.year < 1 || time.month < 1 || time.month > 12 || time.day < 1 ||
       time.day > days_in_month(time.year, time.month) || time.hour < 0 || time.hour > 23 || time.minute < 0 ||
       time.minute > 59 || time.second < 0 || time.second > 59) {
-    base::fail(ErrorCode::InvalidArgument, "the clock: expected a local time like 2031-01-05T06:07:08, found '{}'", text);
+    base::fail(ErrorCode::InvalidArgument, "the clock: expected a local time like 2031-01-05T06:07:08, found '{}'",
+               text);
   }
   return time;
 }
@@ -90,7 +94,8 @@ std::string format_time(Runtime& rt, const LocalTime& time, std::string_view for
       out += directive == "%:" ? ":" : "";  // a naive datetime has no zone
     } else {
       char buffer[256];
-      // The C library's strftime in the C locale is what Python calls; a leading space tells an empty result from none.
+      // The C library's strftime in the C locale is what Python calls; a leading space tells an empty result from
+      // none.
       size_t n = std::strftime(buffer, sizeof(buffer), (" " + directive).c_str(), &broken);
       if (n > 0) out.append(buffer + 1, n - 1);
     }

@@ -24,7 +24,9 @@ Value dict_view(Call& c) {
   return c.rt.view(c.self, kPart);
 }
 
-Value dict_copy(Call& c) { return c.self; }
+Value dict_copy(Call& c) {
+  return c.self;
+}
 
 Value sequence_count(Call& c) {
   int64_t n = 0;
@@ -49,7 +51,9 @@ Value sequence_index(Call& c) {
   c.rt.fail("ValueError", fmt::format("{} is not in {}", to_repr(c.rt, c.args[0]), type_name(c.self)));
 }
 
-Value list_copy(Call& c) { return c.self; }
+Value list_copy(Call& c) {
+  return c.self;
+}
 
 Value bit_length(Call& c) {
   int64_t value = c.self.as_int();
@@ -59,10 +63,13 @@ Value bit_length(Call& c) {
 
 Value bit_count(Call& c) {
   int64_t value = c.self.as_int();
-  return Value::integer(__builtin_popcountll(value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value)));
+  return Value::integer(
+      __builtin_popcountll(value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value)));
 }
 
-Value conjugate(Call& c) { return c.self.is(Kind::Float) ? c.self : Value::integer(c.self.as_int()); }
+Value conjugate(Call& c) {
+  return c.self.is(Kind::Float) ? c.self : Value::integer(c.self.as_int());
+}
 
 Value is_integer(Call& c) {
   double value = c.self.as_real();

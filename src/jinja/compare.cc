@@ -27,7 +27,9 @@ std::partial_ordering compare_digits(const std::string& a, const std::string& b)
   return a_negative ? 0 <=> order : order;
 }
 
-std::partial_ordering reversed(std::partial_ordering order) { return 0 <=> order; }
+std::partial_ordering reversed(std::partial_ordering order) {
+  return 0 <=> order;
+}
 
 std::partial_ordering compare_big(const BigInt& a, const Value& b) {
   if (b.is(Kind::BigInt)) return compare_digits(a.digits, b.as<BigInt>().digits);

@@ -22,6 +22,8 @@ enum class Comparison : uint8_t { Less, LessEqual, Greater, GreaterEqual };
 /// a < b and its like. Fails with TypeError for types without order, UndefinedError for undefined.
 bool ordered(Runtime& rt, const Value& a, const Value& b, Comparison op);
 
-inline bool is_less(Runtime& rt, const Value& a, const Value& b) { return ordered(rt, a, b, Comparison::Less); }
+inline bool is_less(Runtime& rt, const Value& a, const Value& b) {
+  return ordered(rt, a, b, Comparison::Less);
+}
 
 }  // namespace kvfork::jinja

@@ -24,7 +24,8 @@ Value with_item(Runtime& rt, const List& list, size_t index, Value value) {
 std::string text_of(const Value& value) {
   if (!value.is(Kind::String)) {
     base::fail(ErrorCode::InvalidArgument,
-               "messages: continue_final_message expected the final message to end in text, found {}", type_name(value));
+               "messages: continue_final_message expected the final message to end in text, found {}",
+               type_name(value));
   }
   return std::string(value.text());
 }
@@ -49,7 +50,8 @@ void check_objects(const Value& list, std::string_view name) {
   }
   for (const Value& item : list.as<List>().items) {
     if (!item.is(Kind::Dict)) {
-      base::fail(ErrorCode::InvalidArgument, "{}: expected a list of objects, found one with {}", name, type_name(item));
+      base::fail(ErrorCode::InvalidArgument, "{}: expected a list of objects, found one with {}", name,
+                 type_name(item));
     }
   }
 }
@@ -59,7 +61,8 @@ Value append_tag(Runtime& rt, const Value& messages, std::string_view tag, std::
   const Value& last = list.items.back();
   const Value* content = last.is(Kind::Dict) ? last.as<Dict>().find("content") : nullptr;
   if (content == nullptr) {
-    base::fail(ErrorCode::InvalidArgument, "messages: continue_final_message expected the final message to have content");
+    base::fail(ErrorCode::InvalidArgument,
+               "messages: continue_final_message expected the final message to have content");
   }
   if (!content->is(Kind::List)) {
     final_message = text_of(*content);

@@ -200,7 +200,9 @@ Evaluator::Flow Evaluator::run_if(const Stmt& stmt, Frame& frame) {
   return run_body(stmt.else_body, frame);
 }
 
-bool Evaluator::evaluate_test(const Expr& expr, Frame& frame) { return truthy(rt_, eval(expr, frame)); }
+bool Evaluator::evaluate_test(const Expr& expr, Frame& frame) {
+  return truthy(rt_, eval(expr, frame));
+}
 
 bool Evaluator::passes_test(const Stmt& loop, Frame& frame, const Value& item, Value& kept) {
   assign(*loop.test_target, item, frame);
@@ -211,8 +213,8 @@ bool Evaluator::passes_test(const Stmt& loop, Frame& frame, const Value& item, V
 
 Value Evaluator::filtered(const Stmt& stmt, Frame& frame, Value iterable) {
   if (!stmt.test) return iterable;
-  auto items = std::make_unique<TestedItems>(*this, stmt, make_frame(stmt.test_function, &frame),
-                                             Cursor(rt_, iterable));
+  auto items =
+      std::make_unique<TestedItems>(*this, stmt, make_frame(stmt.test_function, &frame), Cursor(rt_, iterable));
   rt_.add_part(*items, iterable);
   return Value::object(rt_.adopt(std::move(items)));
 }
@@ -257,14 +259,15 @@ Value Evaluator::call_loop(const Loop& loop, CallArgs& args) {
   if (loop.stmt == nullptr) {
     rt_.fail("TypeError", "The loop must have the 'recursive' marker to be called recursively.");
   }
-  const Value* iterable = args.positional.size() == 1 && args.keywords.empty() ? args.positional.data()
+  const Value* iterable = args.positional.size() == 1 && args.keywords.empty()   ? args.positional.data()
                           : args.positional.empty() && args.keywords.size() == 1 ? args.find("iterable")
-                                                                                  : nullptr;
+                                                                                 : nullptr;
   if (iterable == nullptr) rt_.fail("TypeError", "loop() takes one argument: what to iterate over");
   return render_recursive(*loop.stmt, *loop.frame, *iterable, loop.depth0 + 1);
 }
 
-// Runs the body for every item, then `else` when no pass ended normally (jinja2 marks a loop as run at a pass's end).
+// Runs the body for every item, then `else` when no pass ended normally (jinja2 marks a loop as run at a pass's
+// end).
 Evaluator::Flow Evaluator::iterate(const Stmt& stmt, Frame& frame, const Value& iterable, Loop* loop) {
   // The scope is left even by an exception: `loop` in a variable that the loop's own items can reach is a cycle.
   struct LeaveAtEnd {
@@ -419,15 +422,16 @@ Value Evaluator::call_macro(const Macro& macro, CallArgs& args) {
   for (size_t i = 0; i < args.keywords.size(); ++i) {
     if (used[i]) continue;
     if (!stmt.uses_kwargs) {
-      rt_.fail("TypeError", fmt::format("macro {} takes no keyword argument {}", name_of(),
-                                        repr_text(args.keywords[i].first)));
+      rt_.fail("TypeError",
+               fmt::format("macro {} takes no keyword argument {}", name_of(), repr_text(args.keywords[i].first)));
     }
     rest->set(rt_.string(args.keywords[i].first), args.keywords[i].second);
   }
   if (stmt.uses_kwargs) variable(stmt.kwargs, *frame) = rt_.dict(std::move(rest));
   if (stmt.uses_varargs) {
     size_t from = std::min(n_parameters, args.positional.size());
-    variable(stmt.varargs, *frame) = rt_.tuple({args.positional.begin() + static_cast<ptrdiff_t>(from), args.positional.end()});
+    variable(stmt.varargs, *frame) =
+        rt_.tuple({args.positional.begin() + static_cast<ptrdiff_t>(from), args.positional.end()});
   } else if (args.positional.size() > n_parameters) {
     rt_.fail("TypeError", fmt::format("macro {} takes not more than {} argument(s)", name_of(), n_parameters));
   }
@@ -625,13 +629,14 @@ Value Evaluator::eval_call(const Expr& expr, Frame& frame, const Value* caller) 
 
 Value Evaluator::eval_filter(const Expr& expr, Frame& frame, const Value* operand) {
   // A chain of filters on a block's text ends in a null operand, which stands for that text.
-  Value self = expr.a ? (operand != nullptr ? eval_filter(*expr.a, frame, operand) : eval(*expr.a, frame)) : *operand;
+  Value self =
+      expr.a ? (operand != nullptr ? eval_filter(*expr.a, frame, operand) : eval(*expr.a, frame)) : *operand;
   CallArgs args;
   if (!expr.args->empty()) eval_arguments(*expr.args, frame, args);
   rt_.at(expr.offset);
   if (expr.function == nullptr) {
-    rt_.fail("TemplateRuntimeError", fmt::format("No {} named '{}' found.",
-                                                 expr.kind == ExprKind::Filter ? "filter" : "test", expr.name));
+    rt_.fail("TemplateRuntimeError",
+             fmt::format("No {} named '{}' found.", expr.kind == ExprKind::Filter ? "filter" : "test", expr.name));
   }
   return invoke(rt_, *expr.function, self, args);
 }

@@ -12,7 +12,8 @@
 
 namespace kvfork::jinja {
 
-/// One rendering. `context[i]` is what the caller or the globals give for name number i, Missing where nothing does.
+/// One rendering. `context[i]` is what the caller or the globals give for name number i, Missing where nothing
+/// does.
 class Evaluator {
  public:
   Evaluator(Runtime& rt, std::vector<Value> context) : rt_(rt), context_(std::move(context)) {}

@@ -28,7 +28,9 @@ const Function* find(const std::map<std::string_view, const Function*>& function
   return found == functions.end() ? nullptr : found->second;
 }
 
-std::string display_name(const Function& function) { return function.name + "()"; }
+std::string display_name(const Function& function) {
+  return function.name + "()";
+}
 
 void bind_keyword(Runtime& rt, const Function& function, const std::string& name, const Value& value,
                   std::span<Value> bound) {
@@ -46,8 +48,8 @@ void bind_keyword(Runtime& rt, const Function& function, const std::string& name
 
 void bind(Runtime& rt, const Function& function, const CallArgs& args, std::span<Value> bound) {
   if (args.positional.size() > bound.size()) {
-    rt.fail("TypeError", fmt::format("{} takes at most {} arguments ({} given)", display_name(function), bound.size(),
-                                     args.positional.size()));
+    rt.fail("TypeError", fmt::format("{} takes at most {} arguments ({} given)", display_name(function),
+                                     bound.size(), args.positional.size()));
   }
   std::copy(args.positional.begin(), args.positional.end(), bound.begin());
   for (const auto& [name, value] : args.keywords) bind_keyword(rt, function, name, value, bound);
@@ -68,7 +70,8 @@ const Value* CallArgs::find(std::string_view keyword) const noexcept {
   return nullptr;
 }
 
-Function::Function(const char* name_in, const char* signature, Invoke invoke_in) : name(name_in), invoke(invoke_in) {
+Function::Function(const char* name_in, const char* signature, Invoke invoke_in)
+    : name(name_in), invoke(invoke_in) {
   std::string_view rest = signature;
   while (!rest.empty()) {
     size_t space = std::min(rest.find(' '), rest.size());
@@ -86,9 +89,13 @@ Function::Function(const char* name_in, const char* signature, Invoke invoke_in)
   }
 }
 
-int64_t Call::integer(size_t i, int64_t otherwise) const { return given(i) ? as_index(rt, args[i]) : otherwise; }
+int64_t Call::integer(size_t i, int64_t otherwise) const {
+  return given(i) ? as_index(rt, args[i]) : otherwise;
+}
 
-bool Call::truth(size_t i, bool otherwise) const { return given(i) ? truthy(rt, args[i]) : otherwise; }
+bool Call::truth(size_t i, bool otherwise) const {
+  return given(i) ? truthy(rt, args[i]) : otherwise;
+}
 
 std::string_view Call::text(size_t i, std::string_view otherwise) const {
   if (!given(i)) return otherwise;

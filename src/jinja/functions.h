@@ -38,7 +38,8 @@ struct Call {
 using Invoke = Value (*)(Call& call);
 
 struct Function {
-  /// `parameters`: names separated by spaces; "?" behind a name makes it optional, "/" ends those that have no keyword,
+  /// `parameters`: names separated by spaces; "?" behind a name makes it optional, "/" ends those that have no
+  /// keyword,
   /// "*" takes any arguments (in Call::raw).
   Function(const char* name, const char* parameters, Invoke invoke);
 

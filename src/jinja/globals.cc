@@ -24,8 +24,9 @@ Value make_range(Call& c) {
   range->stop = argument(n > 1 ? 1 : 0);
   range->step = n > 2 ? argument(2) : 1;
   if (range->step == 0) c.rt.fail("ValueError", "range() arg 3 must not be zero");
-  auto distance = static_cast<unsigned __int128>(range->step > 0 ? static_cast<__int128>(range->stop) - range->start
-                                                                 : static_cast<__int128>(range->start) - range->stop);
+  auto distance =
+      static_cast<unsigned __int128>(range->step > 0 ? static_cast<__int128>(range->stop) - range->start
+                                                     : static_cast<__int128>(range->start) - range->stop);
   auto step = static_cast<unsigned __int128>(range->step > 0 ? static_cast<__int128>(range->step)
                                                              : -static_cast<__int128>(range->step));
   bool empty = range->step > 0 ? range->stop <= range->start : range->stop >= range->start;
@@ -63,7 +64,9 @@ std::unique_ptr<Dict> make_entries(Call& c, std::string_view name) {
   return dict;
 }
 
-Value make_dict(Call& c) { return c.rt.dict(make_entries(c, "dict")); }
+Value make_dict(Call& c) {
+  return c.rt.dict(make_entries(c, "dict"));
+}
 
 Value make_namespace(Call& c) {
   auto space = std::make_unique<Namespace>();
@@ -93,7 +96,9 @@ Value lipsum(Call& c) {
   c.rt.fail("TemplateRuntimeError", "lipsum() is not supported: its text is random");
 }
 
-Value raise_exception(Call& c) { c.rt.fail_raised(to_str(c.rt, c.args[0])); }
+Value raise_exception(Call& c) {
+  c.rt.fail_raised(to_str(c.rt, c.args[0]));
+}
 
 Value strftime_now(Call& c) {
   if (!c.args[0].is(Kind::String)) {

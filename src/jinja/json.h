@@ -8,15 +8,15 @@
 
 namespace kvfork::jinja {
 
-/// json.loads: NaN and infinities are numbers, a repeated key keeps its first place and last value, integers of any size
-/// are kept, lone surrogate escapes too. Fails with Error{Corrupt} "SUBJECT: ..." naming the byte, or Error{Limit} beyond
-/// the runtime's nesting. The values belong to `rt`.
+/// json.loads: NaN and infinities are numbers, a repeated key keeps its first place and last value, integers of any
+/// size are kept, lone surrogate escapes too. Fails with Error{Corrupt} "SUBJECT: ..." naming the byte, or
+/// Error{Limit} beyond the runtime's nesting. The values belong to `rt`.
 Value read_json(Runtime& rt, std::string_view text, std::string_view subject);
 
 struct JsonStyle {
   bool ensure_ascii = false;
-  bool pretty = false;            ///< an indent was given, maybe an empty one
-  std::string indent;             ///< one level
+  bool pretty = false;  ///< an indent was given, maybe an empty one
+  std::string indent;   ///< one level
   std::string item_separator = ", ";
   std::string key_separator = ": ";
   bool sort_keys = false;

@@ -33,7 +33,8 @@ class Reader {
   }
 
   void skip_space() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\n' || text_[at_] == '\r')) {
+    while (at_ < text_.size() &&
+           (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\n' || text_[at_] == '\r')) {
       ++at_;
     }
   }
@@ -52,8 +53,8 @@ class Reader {
 
   Value read_value(uint32_t depth) {
     if (depth > rt_.limits().nesting) {
-      base::fail(ErrorCode::Limit, "{}: expected at most {} values inside one another, found more at byte {}", subject_,
-                 rt_.limits().nesting, at_);
+      base::fail(ErrorCode::Limit, "{}: expected at most {} values inside one another, found more at byte {}",
+                 subject_, rt_.limits().nesting, at_);
     }
     rt_.step();
     skip_space();
@@ -166,7 +167,8 @@ class Reader {
     std::string out;
     while (true) {
       size_t start = at_;
-      while (at_ < text_.size() && text_[at_] != '"' && text_[at_] != '\\' && static_cast<unsigned char>(text_[at_]) >= 0x20) {
+      while (at_ < text_.size() && text_[at_] != '"' && text_[at_] != '\\' &&
+             static_cast<unsigned char>(text_[at_]) >= 0x20) {
         ++at_;
       }
       out.append(text_.substr(start, at_ - start));
@@ -207,7 +209,10 @@ class Reader {
     char32_t value = 0;
     for (int i = 0; i < 4; ++i) {
       char c = at_ < text_.size() ? text_[at_] : '\0';
-      int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+      int digit = c >= '0' && c <= '9'   ? c - '0'
+                  : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                  : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                         : -1;
       if (digit < 0) fail("expected four hexadecimal digits");
       value = value * 16 + static_cast<char32_t>(digit);
       ++at_;

@@ -124,8 +124,7 @@ class Writer {
   void write_key(const Value& key) {
     if (key.is(Kind::String)) return write_text(key.text());
     if (!key.is(Kind::None) && !key.is_number()) {
-      rt_.fail("TypeError",
-               fmt::format("keys must be str, int, float, bool or None, not {}", type_name(key)));
+      rt_.fail("TypeError", fmt::format("keys must be str, int, float, bool or None, not {}", type_name(key)));
     }
     out_.push_back('"');
     write_scalar(key);
@@ -162,6 +161,8 @@ class Writer {
 
 }  // namespace
 
-std::string write_json(Runtime& rt, const Value& value, const JsonStyle& style) { return Writer(rt, style).run(value); }
+std::string write_json(Runtime& rt, const Value& value, const JsonStyle& style) {
+  return Writer(rt, style).run(value);
+}
 
 }  // namespace kvfork::jinja

@@ -17,11 +17,11 @@ struct Operator {
 
 // Longest first, as they must be tried.
 constexpr std::array<Operator, 26> kOperators = {{
-    {"//", Tok::FloorDiv}, {"**", Tok::Pow},      {"==", Tok::Eq},      {"!=", Tok::Ne},     {">=", Tok::GtEq},
-    {"<=", Tok::LtEq},     {"+", Tok::Add},       {"-", Tok::Sub},      {"/", Tok::Div},     {"*", Tok::Mul},
-    {"%", Tok::Mod},       {"~", Tok::Tilde},     {"[", Tok::LBracket}, {"]", Tok::RBracket}, {"(", Tok::LParen},
-    {")", Tok::RParen},    {"{", Tok::LBrace},    {"}", Tok::RBrace},   {">", Tok::Gt},      {"<", Tok::Lt},
-    {"=", Tok::Assign},    {".", Tok::Dot},       {":", Tok::Colon},    {"|", Tok::Pipe},    {",", Tok::Comma},
+    {"//", Tok::FloorDiv}, {"**", Tok::Pow},   {"==", Tok::Eq},      {"!=", Tok::Ne},      {">=", Tok::GtEq},
+    {"<=", Tok::LtEq},     {"+", Tok::Add},    {"-", Tok::Sub},      {"/", Tok::Div},      {"*", Tok::Mul},
+    {"%", Tok::Mod},       {"~", Tok::Tilde},  {"[", Tok::LBracket}, {"]", Tok::RBracket}, {"(", Tok::LParen},
+    {")", Tok::RParen},    {"{", Tok::LBrace}, {"}", Tok::RBrace},   {">", Tok::Gt},       {"<", Tok::Lt},
+    {"=", Tok::Assign},    {".", Tok::Dot},    {":", Tok::Colon},    {"|", Tok::Pipe},     {",", Tok::Comma},
     {";", Tok::Semicolon},
 }};
 
@@ -286,7 +286,9 @@ std::string describe(Tok type) {
   }
 }
 
-std::string describe(const Token& token) { return token.type == Tok::Name ? token.text : describe(token.type); }
+std::string describe(const Token& token) {
+  return token.type == Tok::Name ? token.text : describe(token.type);
+}
 
 std::string normalize_source(std::string_view source) {
   std::string out;

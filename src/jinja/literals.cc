@@ -14,7 +14,9 @@ int digit_of(char c) {
   return 99;
 }
 
-bool is_digit_of(std::string_view source, size_t at, int base) { return at < source.size() && digit_of(source[at]) < base; }
+bool is_digit_of(std::string_view source, size_t at, int base) {
+  return at < source.size() && digit_of(source[at]) < base;
+}
 
 // Digits with single underscores between them; 0 when there is none. `lead_underscore`: one may come first.
 size_t match_digits(std::string_view source, size_t at, int base, bool lead_underscore) {
@@ -107,14 +109,17 @@ std::string unescape_string(std::string_view body, std::string& error) {
       continue;
     } else if (escape >= '0' && escape <= '7') {
       char32_t value = static_cast<char32_t>(escape - '0');
-      for (int i = 0; i < 2 && is_digit_of(body, at, 8); ++i) value = value * 8 + static_cast<char32_t>(digit_of(body[at++]));
+      for (int i = 0; i < 2 && is_digit_of(body, at, 8); ++i)
+        value = value * 8 + static_cast<char32_t>(digit_of(body[at++]));
       append_char(out, value);
     } else if (escape == 'x' || escape == 'u' || escape == 'U') {
       int n_digits = escape == 'x' ? 2 : escape == 'u' ? 4 : 8;
       char32_t value = 0;
       for (int i = 0; i < n_digits; ++i) {
         if (!is_digit_of(body, at, 16)) {
-          error = escape == 'x' ? "truncated \\xXX escape" : escape == 'u' ? "truncated \\uXXXX escape" : "truncated \\UXXXXXXXX escape";
+          error = escape == 'x'   ? "truncated \\xXX escape"
+                  : escape == 'u' ? "truncated \\uXXXX escape"
+                                  : "truncated \\UXXXXXXXX escape";
           return out;
         }
         value = value * 16 + static_cast<char32_t>(digit_of(body[at++]));

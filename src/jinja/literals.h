@@ -16,8 +16,8 @@ struct Number {
 /// The number that starts at byte `position`, integer or float, by jinja2's rules.
 Number match_number(std::string_view source, size_t position);
 
-/// The body of a string literal with its escapes resolved, by Python's unicode-escape codec. `error` says what is wrong
-/// with it, or stays empty.
+/// The body of a string literal with its escapes resolved, by Python's unicode-escape codec. `error` says what is
+/// wrong with it, or stays empty.
 std::string unescape_string(std::string_view body, std::string& error);
 
 }  // namespace kvfork::jinja

@@ -12,7 +12,8 @@ namespace kvfork::jinja {
 class Evaluator;
 
 struct Loop : Object {
-  Loop(Runtime& rt, Value iterable_in) : Object(Kind::Loop), iterable(iterable_in), cursor(rt, std::move(iterable_in)) {}
+  Loop(Runtime& rt, Value iterable_in)
+      : Object(Kind::Loop), iterable(iterable_in), cursor(rt, std::move(iterable_in)) {}
 
   /// Moves to the next item; false at the end.
   bool advance(Runtime& rt);

@@ -46,8 +46,8 @@ double real_floor_div(double a, double b) {
   return quotient - whole > 0.5 ? whole + 1.0 : whole;
 }
 
-// Python rounds the exact quotient once. Integers that doubles hold exactly do so here, too; beyond 2^53 the extended
-// quotient is rounded twice, which differs only where it lies next to the middle of two doubles.
+// Python rounds the exact quotient once. Integers that doubles hold exactly do so here, too; beyond 2^53 the
+// extended quotient is rounded twice, which differs only where it lies next to the middle of two doubles.
 double true_div(int64_t a, int64_t b) {
   constexpr int64_t kExact = int64_t{1} << 53;
   if (a >= -kExact && a <= kExact && b >= -kExact && b <= kExact) {

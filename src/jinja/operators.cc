@@ -147,7 +147,8 @@ Value negate(Runtime& rt, const Value& value) {
     if (digits == "9223372036854775808") return Value::integer(INT64_MIN);
     return rt.big_integer(digits[0] == '-' ? digits.substr(1) : "-" + digits);
   }
-  if (!value.is_integral()) rt.fail("TypeError", fmt::format("bad operand type for unary -: '{}'", type_name(value)));
+  if (!value.is_integral())
+    rt.fail("TypeError", fmt::format("bad operand type for unary -: '{}'", type_name(value)));
   if (value.as_int() == INT64_MIN) return rt.big_integer("9223372036854775808");
   return Value::integer(-value.as_int());
 }
@@ -155,11 +156,14 @@ Value negate(Runtime& rt, const Value& value) {
 Value positive(Runtime& rt, const Value& value) {
   if (value.is(Kind::Undefined)) rt.fail_undefined(value);
   if (value.is(Kind::Float) || value.is(Kind::BigInt)) return value;
-  if (!value.is_integral()) rt.fail("TypeError", fmt::format("bad operand type for unary +: '{}'", type_name(value)));
+  if (!value.is_integral())
+    rt.fail("TypeError", fmt::format("bad operand type for unary +: '{}'", type_name(value)));
   return Value::integer(value.as_int());
 }
 
-Value add(Runtime& rt, const Value& a, const Value& b) { return binary(rt, ExprKind::Add, a, b); }
+Value add(Runtime& rt, const Value& a, const Value& b) {
+  return binary(rt, ExprKind::Add, a, b);
+}
 
 bool contains(Runtime& rt, const Value& container, const Value& item) {
   switch (container.kind()) {

@@ -16,8 +16,8 @@ struct Parsed {
   std::vector<std::unique_ptr<Object>> constants;
 };
 
-/// Fails with Error{Template} at a syntax error, Error{Limit} where the source nests too deep, and names tags that load
-/// other templates as not supported (Error{Unsupported}).
+/// Fails with Error{Template} at a syntax error, Error{Limit} where the source nests too deep, and names tags that
+/// load other templates as not supported (Error{Unsupported}).
 Parsed parse(const std::vector<Token>& tokens, std::string_view source, std::string_view subject);
 
 }  // namespace kvfork::jinja

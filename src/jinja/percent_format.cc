@@ -32,15 +32,16 @@ class PercentFormatter {
       convert();
     }
     // Like Python: leftover values are an error, unless they came as something to look names up in.
-    bool leftover = values_.is(Kind::Tuple) ? next_value_ < values_.as<List>().items.size()
-                                            : !used_single_ && !is_mapping();
+    bool leftover =
+        values_.is(Kind::Tuple) ? next_value_ < values_.as<List>().items.size() : !used_single_ && !is_mapping();
     if (leftover) rt_.fail("TypeError", "not all arguments converted during string formatting");
     return std::move(out_);
   }
 
  private:
   bool is_mapping() const {
-    return values_.is(Kind::Dict) || values_.is(Kind::List) || values_.is(Kind::Undefined) || values_.is(Kind::Range);
+    return values_.is(Kind::Dict) || values_.is(Kind::List) || values_.is(Kind::Undefined) ||
+           values_.is(Kind::Range);
   }
 
   void append(std::string_view text) {
@@ -254,13 +255,15 @@ class PercentFormatter {
     if (missing <= 0) return append(text);
     auto n = static_cast<size_t>(missing);
     rt_.reserve(out_.size() + n);
-    bool numeric = conversion.type != 's' && conversion.type != 'r' && conversion.type != 'a' && conversion.type != 'c';
+    bool numeric =
+        conversion.type != 's' && conversion.type != 'r' && conversion.type != 'a' && conversion.type != 'c';
     if (conversion.left) {
       append(text);
       out_.append(n, ' ');
     } else if (conversion.zero && numeric) {
       size_t prefix = text[0] == '-' || text[0] == '+' || text[0] == ' ' ? 1 : 0;
-      if (text.size() > prefix + 1 && text[prefix] == '0' && std::string_view("xXo").find(text[prefix + 1]) != std::string_view::npos) {
+      if (text.size() > prefix + 1 && text[prefix] == '0' &&
+          std::string_view("xXo").find(text[prefix + 1]) != std::string_view::npos) {
         prefix += 2;
       }
       append(std::string_view(text).substr(0, prefix));

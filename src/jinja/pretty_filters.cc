@@ -27,13 +27,15 @@ class PrettyPrinter {
   using Entry = std::pair<Value, Value>;
 
   bool key_less(const Value& a, const Value& b) {
-    bool comparable = (a.is_number() && b.is_number()) || (a.kind() == b.kind() && (a.is(Kind::String) || a.is(Kind::Tuple)));
+    bool comparable =
+        (a.is_number() && b.is_number()) || (a.kind() == b.kind() && (a.is(Kind::String) || a.is(Kind::Tuple)));
     return comparable ? is_less(rt_, a, b) : type_name(a) < type_name(b);
   }
 
   std::vector<Entry> sorted(const Dict& dict) {
     std::vector<Entry> entries = dict.entries;
-    std::stable_sort(entries.begin(), entries.end(), [&](const Entry& a, const Entry& b) { return key_less(a.first, b.first); });
+    std::stable_sort(entries.begin(), entries.end(),
+                     [&](const Entry& a, const Entry& b) { return key_less(a.first, b.first); });
     return entries;
   }
 
@@ -117,7 +119,8 @@ class PrettyPrinter {
       put(key);
       put(": ");
       bool last = i + 1 == entries.size();
-      format(entries[i].second, indent + 1 + static_cast<int64_t>(count_chars(key)) + 2, last ? allowance : 1, level);
+      format(entries[i].second, indent + 1 + static_cast<int64_t>(count_chars(key)) + 2, last ? allowance : 1,
+             level);
       if (last) break;
       put(",");
       new_line(indent + 1);
@@ -199,12 +202,18 @@ class PrettyPrinter {
   std::string out_;
 };
 
-Value pretty(Call& c) { return c.rt.string(PrettyPrinter(c.rt).run(c.self)); }
+Value pretty(Call& c) {
+  return c.rt.string(PrettyPrinter(c.rt).run(c.self));
+}
 
 using Chars = std::vector<char32_t>;
 
-bool is_wrap_space(char32_t c) { return c == ' ' || (c >= 9 && c <= 13); }
-bool is_letter(char32_t c) { return is_word(c) && !is_decimal(c); }
+bool is_wrap_space(char32_t c) {
+  return c == ' ' || (c >= 9 && c <= 13);
+}
+bool is_letter(char32_t c) {
+  return is_word(c) && !is_decimal(c);
+}
 bool is_word_punctuation(char32_t c) {
   return is_word(c) || c == '!' || c == '"' || c == '\'' || c == '&' || c == '.' || c == ',' || c == '?';
 }
@@ -212,14 +221,16 @@ bool is_word_punctuation(char32_t c) {
 // Cuts a line where textwrap may break it: spaces, words, hyphens inside words, dashes between words.
 class ChunkSplitter {
  public:
-  ChunkSplitter(Runtime& rt, const Chars& chars, bool at_hyphens) : rt_(rt), chars_(chars), at_hyphens_(at_hyphens) {}
+  ChunkSplitter(Runtime& rt, const Chars& chars, bool at_hyphens)
+      : rt_(rt), chars_(chars), at_hyphens_(at_hyphens) {}
 
   std::vector<Chars> run() {
     std::vector<Chars> chunks;
     for (size_t at = 0; at < chars_.size();) {
       size_t end = chunk_end(at);
       rt_.step(1 + (end - at) / 16);
-      chunks.emplace_back(chars_.begin() + static_cast<ptrdiff_t>(at), chars_.begin() + static_cast<ptrdiff_t>(end));
+      chunks.emplace_back(chars_.begin() + static_cast<ptrdiff_t>(at),
+                          chars_.begin() + static_cast<ptrdiff_t>(end));
       at = end;
     }
     return chunks;
@@ -237,7 +248,8 @@ class ChunkSplitter {
 
   bool hyphen_splits(size_t hyphen) const {
     bool two_letters = hyphen >= 2 && is_letter(chars_[hyphen - 1]) && is_letter(chars_[hyphen - 2]);
-    bool letter_twice = hyphen >= 3 && is_letter(chars_[hyphen - 1]) && chars_[hyphen - 2] == '-' && is_letter(chars_[hyphen - 3]);
+    bool letter_twice =
+        hyphen >= 3 && is_letter(chars_[hyphen - 1]) && chars_[hyphen - 2] == '-' && is_letter(chars_[hyphen - 3]);
     if (!two_letters && !letter_twice) return false;
     size_t next = hyphen + 1;
     if (next >= chars_.size() || !is_letter(chars_[next])) return false;
@@ -277,7 +289,9 @@ struct WrapStyle {
   bool break_hyphens = true;
 };
 
-bool is_blank(const Chars& chunk) { return std::all_of(chunk.begin(), chunk.end(), is_space); }
+bool is_blank(const Chars& chunk) {
+  return std::all_of(chunk.begin(), chunk.end(), is_space);
+}
 
 // How much of a word that is longer than a line goes on the current one.
 size_t long_word_part(const Chars& chunk, size_t space_left, bool break_hyphens) {
@@ -285,7 +299,8 @@ size_t long_word_part(const Chars& chunk, size_t space_left, bool break_hyphens)
     for (size_t i = space_left; i > 0; --i) {
       if (chunk[i - 1] != '-') continue;
       size_t hyphen = i - 1;
-      bool more_than_hyphens = std::any_of(chunk.begin(), chunk.begin() + static_cast<ptrdiff_t>(hyphen), [](char32_t c) { return c != '-'; });
+      bool more_than_hyphens = std::any_of(chunk.begin(), chunk.begin() + static_cast<ptrdiff_t>(hyphen),
+                                           [](char32_t c) { return c != '-'; });
       return hyphen > 0 && more_than_hyphens ? hyphen + 1 : space_left;
     }
   }

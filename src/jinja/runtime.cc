@@ -35,7 +35,9 @@ Runtime::~Runtime() {
   }
 }
 
-void Runtime::keep(Object* object) { kept_.push_back(Value::object(object)); }
+void Runtime::keep(Object* object) {
+  kept_.push_back(Value::object(object));
+}
 
 std::string Runtime::where() const {
   SourcePosition position = locate(source_, offset_);
@@ -127,7 +129,9 @@ Value Runtime::undefined(std::string message) {
   return Value::object(adopt(std::move(object)));
 }
 
-Value Runtime::undefined_name(std::string_view name) { return undefined(repr_text(name) + " is undefined"); }
+Value Runtime::undefined_name(std::string_view name) {
+  return undefined(repr_text(name) + " is undefined");
+}
 
 Value Runtime::undefined_member(const Value& object, const Value& name) {
   std::string type = object.is(Kind::None) ? "None" : std::string(full_type_name(object)) + " object";
@@ -138,8 +142,8 @@ Value Runtime::undefined_member(const Value& object, const Value& name) {
 }
 
 Value Runtime::unsafe_attribute(const Value& object, std::string_view name) {
-  Value out = undefined(fmt::format("access to attribute {} of '{}' object is unsafe.", repr_text(name),
-                                    type_name(object)));
+  Value out = undefined(
+      fmt::format("access to attribute {} of '{}' object is unsafe.", repr_text(name), type_name(object)));
   out.as<Undefined>().unsafe = true;
   return out;
 }

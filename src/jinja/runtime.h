@@ -1,7 +1,7 @@
 // One rendering in progress: its bounds, its memory, where it is, and the values it makes.
 //
-// Owned by one thread. Every failure leaves as kvfork::Error: code Template with "SUBJECT: line L, column C: ...", or
-// code Limit naming the bound that was reached.
+// Owned by one thread. Every failure leaves as kvfork::Error: code Template with "SUBJECT: line L, column C: ...",
+// or code Limit naming the bound that was reached.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,12 +19,12 @@ namespace kvfork::jinja {
 
 /// The bounds of one rendering. A template that needs more is broken or hostile.
 struct Limits {
-  size_t steps = 20'000'000;         ///< expressions, statements and items looked at
-  size_t depth = 1500;               ///< expressions, blocks and macro calls inside one another
+  size_t steps = 20'000'000;          ///< expressions, statements and items looked at
+  size_t depth = 1500;                ///< expressions, blocks and macro calls inside one another
   size_t memory = size_t{512} << 20;  ///< bytes of values alive at once
   size_t output = size_t{128} << 20;  ///< bytes of text written and not yet consumed
-  uint32_t nesting = 400;            ///< lists and dicts inside one another
-  uint32_t weight = 1u << 26;        ///< items and text that one value may hold, shared parts counted again
+  uint32_t nesting = 400;             ///< lists and dicts inside one another
+  uint32_t weight = 1u << 26;         ///< items and text that one value may hold, shared parts counted again
 };
 
 /// The wall clock that strftime_now reads: a local time, broken down.

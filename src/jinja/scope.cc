@@ -131,8 +131,8 @@ struct FrameScope {
   Symbols symbols;
   FunctionScope* function = nullptr;
   bool toplevel = false;
-  bool soft = false;       // under an `if`: unknown filters fail only when reached
-  bool in_loop = false;    // break and continue are possible
+  bool soft = false;     // under an `if`: unknown filters fail only when reached
+  bool in_loop = false;  // break and continue are possible
 };
 
 template <typename Visit>
@@ -245,7 +245,9 @@ class Analyzer {
 
   // --- From names to slots.
 
-  static uint16_t count_slots(const FunctionScope& function) { return static_cast<uint16_t>(function.slots.size()); }
+  static uint16_t count_slots(const FunctionScope& function) {
+    return static_cast<uint16_t>(function.slots.size());
+  }
 
   SlotRef slot_of(Ident ident, FunctionScope* function) {
     SlotRef slot;
@@ -261,7 +263,8 @@ class Analyzer {
 
   SlotRef slot_of(const std::string& name, uint32_t offset, const FrameScope& frame) {
     const Ident* ident = frame.symbols.find(intern(name));
-    // jinja2's compiler stops at the same places with an assertion: it forgets the arguments of a set block's filter.
+    // jinja2's compiler stops at the same places with an assertion: it forgets the arguments of a set block's
+    // filter.
     if (ident == nullptr) fail(offset, "the name '" + name + "' is not known here");
     return slot_of(*ident, frame.function);
   }
@@ -393,7 +396,8 @@ class Analyzer {
       case StmtKind::Break:
       case StmtKind::Continue:
         if (!frame.in_loop) {
-          fail(stmt.offset, stmt.kind == StmtKind::Break ? "'break' outside loop" : "'continue' not properly in loop");
+          fail(stmt.offset,
+               stmt.kind == StmtKind::Break ? "'break' outside loop" : "'continue' not properly in loop");
         }
         break;
     }
@@ -486,8 +490,9 @@ class Analyzer {
         stmt.uses_caller = true;
         stmt.caller = declare("caller");
       } else if (static_cast<size_t>(stmt.items.end() - parameter) > stmt.values.size()) {
-        fail(stmt.offset, "When defining macros or call blocks the special \"caller\" argument must be omitted or be "
-                          "given a default.");
+        fail(stmt.offset,
+             "When defining macros or call blocks the special \"caller\" argument must be omitted or be "
+             "given a default.");
       }
     }
     if (used.count("kwargs") != 0 && is_parameter("kwargs") == stmt.items.end()) {
@@ -570,7 +575,8 @@ class Analyzer {
       return;
     }
     if (stmt.kind == StmtKind::CallBlock) visit_optional(stmt.value, visit);
-    bool has_parameters = stmt.kind == StmtKind::Macro || stmt.kind == StmtKind::CallBlock || stmt.kind == StmtKind::With;
+    bool has_parameters =
+        stmt.kind == StmtKind::Macro || stmt.kind == StmtKind::CallBlock || stmt.kind == StmtKind::With;
     for (const ExprPtr& item : stmt.items) {
       if (has_parameters) {
         visit_target(*item, visit, Role::Parameter);

@@ -22,7 +22,8 @@ const Function* find_named(Runtime& rt, const Value& name, bool filter) {
 
 // Common to both: the source is read, and the arguments are looked at, when the first item is asked for.
 struct Lazy : Iterator {
-  Lazy(Value source_in, CallArgs args_in) : Iterator("generator"), source(std::move(source_in)), args(std::move(args_in)) {}
+  Lazy(Value source_in, CallArgs args_in)
+      : Iterator("generator"), source(std::move(source_in)), args(std::move(args_in)) {}
 
   bool next(Runtime& rt, Value& item) override {
     if (!started) {
@@ -126,7 +127,9 @@ Value make_lazy(Call& c, Args... arguments) {
   return Value::object(c.rt.adopt(std::move(lazy)));
 }
 
-Value map(Call& c) { return make_lazy<Mapped>(c); }
+Value map(Call& c) {
+  return make_lazy<Mapped>(c);
+}
 
 template <bool kKeep, bool kByAttribute>
 Value select(Call& c) {

@@ -68,7 +68,9 @@ void sort_by_keys(Runtime& rt, std::vector<Value>& items, std::vector<Value>& ke
 
 namespace {
 
-Value length(Call& c) { return Value::integer(get_length(c.rt, c.self)); }
+Value length(Call& c) {
+  return Value::integer(get_length(c.rt, c.self));
+}
 
 Value first(Call& c) {
   Cursor cursor(c.rt, c.self);
@@ -94,7 +96,9 @@ Value last(Call& c) {
   return items.empty() ? c.rt.undefined("No last item, sequence was empty.") : items.back();
 }
 
-Value list(Call& c) { return c.rt.list(collect(c.rt, c.self)); }
+Value list(Call& c) {
+  return c.rt.list(collect(c.rt, c.self));
+}
 
 // The items of a vector, once: what Python's reversed() and generator filters give.
 struct OwnedItems : Iterator {
@@ -160,7 +164,8 @@ Value sort(Call& c) {
   std::vector<Value> attributes;
   if (c.given(2) && c.args[2].is(Kind::String)) {
     std::string_view rest = c.args[2].text();
-    for (size_t comma = 0; comma != std::string_view::npos; rest.remove_prefix(comma == std::string_view::npos ? 0 : comma + 1)) {
+    for (size_t comma = 0; comma != std::string_view::npos;
+         rest.remove_prefix(comma == std::string_view::npos ? 0 : comma + 1)) {
       comma = rest.find(',');
       attributes.push_back(c.rt.string(rest.substr(0, comma)));
     }
@@ -199,7 +204,8 @@ Value extreme(Call& c) {
   std::vector<Value> keys = make_keys(c, items, c.args[1], c.truth(0, false));
   size_t best = 0;
   for (size_t i = 1; i < items.size(); ++i) {
-    if (kMax ? ordered(c.rt, keys[i], keys[best], Comparison::Greater) : is_less(c.rt, keys[i], keys[best])) best = i;
+    if (kMax ? ordered(c.rt, keys[i], keys[best], Comparison::Greater) : is_less(c.rt, keys[i], keys[best]))
+      best = i;
   }
   return items[best];
 }
@@ -260,7 +266,8 @@ Value group_by(Call& c) {
   for (size_t i = 0; i < items.size();) {
     size_t end = i + 1;
     while (end < items.size() && equals(keys[end], keys[i])) ++end;
-    Value members = c.rt.list({items.begin() + static_cast<ptrdiff_t>(i), items.begin() + static_cast<ptrdiff_t>(end)});
+    Value members =
+        c.rt.list({items.begin() + static_cast<ptrdiff_t>(i), items.begin() + static_cast<ptrdiff_t>(end)});
     Value group = c.rt.pair(case_sensitive ? keys[i] : path.get(c.rt, items[i], fallback), members);
     group.as<List>().group = true;
     groups.push_back(group);

@@ -82,7 +82,8 @@ Value slice_items(Runtime& rt, const Value& object, const Bounds& bounds) {
   rt.step(1 + static_cast<size_t>(bounds.length) / 4);
   std::vector<Value> items;
   items.reserve(static_cast<size_t>(bounds.length));
-  for (int64_t i = 0; i < bounds.length; ++i) items.push_back(from[static_cast<size_t>(bounds.start + i * bounds.step)]);
+  for (int64_t i = 0; i < bounds.length; ++i)
+    items.push_back(from[static_cast<size_t>(bounds.start + i * bounds.step)]);
   return object.is(Kind::List) ? rt.list(std::move(items)) : rt.tuple(std::move(items));
 }
 
@@ -149,16 +150,17 @@ bool is_mutator(const Value& object, std::string_view name) {
 // Attributes with a leading underscore that every Python object, or one of this type, has: reading one gives an
 // undefined value that raises SecurityError, where any other such name is looked up as an item.
 bool has_private_attribute(const Value& object, std::string_view name) {
-  if (is_one_of(name, {"__class__",   "__delattr__",  "__dir__",       "__doc__",     "__eq__",     "__format__",
-                       "__ge__",      "__getattribute__", "__getstate__", "__gt__",  "__hash__",   "__init__",
-                       "__init_subclass__", "__le__",  "__lt__",        "__ne__",      "__new__",    "__reduce__",
-                       "__reduce_ex__", "__repr__",    "__setattr__",   "__sizeof__",  "__str__",    "__subclasshook__"})) {
+  if (is_one_of(name, {"__class__",   "__delattr__", "__dir__",           "__doc__",         "__eq__",
+                       "__format__",  "__ge__",      "__getattribute__",  "__getstate__",    "__gt__",
+                       "__hash__",    "__init__",    "__init_subclass__", "__le__",          "__lt__",
+                       "__ne__",      "__new__",     "__reduce__",        "__reduce_ex__",   "__repr__",
+                       "__setattr__", "__sizeof__",  "__str__",           "__subclasshook__"})) {
     return true;
   }
   switch (object.kind()) {
     case Kind::Dict:
-      return is_one_of(name, {"__class_getitem__", "__contains__", "__delitem__", "__getitem__", "__ior__", "__iter__",
-                              "__len__", "__or__", "__reversed__", "__ror__", "__setitem__"});
+      return is_one_of(name, {"__class_getitem__", "__contains__", "__delitem__", "__getitem__", "__ior__",
+                              "__iter__", "__len__", "__or__", "__reversed__", "__ror__", "__setitem__"});
     case Kind::List:
     case Kind::Tuple:
       return is_one_of(name, {"__add__", "__class_getitem__", "__contains__", "__getitem__", "__iter__", "__len__",
@@ -274,8 +276,8 @@ bool can_slice(const Value& object, const Value& start, const Value& stop, const
   auto is_bound = [](const Value& value) {
     return value.is_missing() || value.is(Kind::None) || value.is_integral() || value.is(Kind::BigInt);
   };
-  bool sequence = object.is(Kind::String) || object.is(Kind::List) || object.is(Kind::Tuple) || object.is(Kind::Range) ||
-                  object.is(Kind::Undefined);
+  bool sequence = object.is(Kind::String) || object.is(Kind::List) || object.is(Kind::Tuple) ||
+                  object.is(Kind::Range) || object.is(Kind::Undefined);
   if (!sequence || !is_bound(step)) return false;
   if (step.is_integral() && step.as_int() == 0) return true;  // found first, and it is a ValueError
   return is_bound(start) && is_bound(stop);

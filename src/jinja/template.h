@@ -17,8 +17,9 @@ namespace kvfork::jinja {
 struct RenderInput {
   std::vector<std::pair<std::string, std::string>> variables;
   LocalTime now;
-  bool check_conversation = false;  ///< messages, tools and documents must have the shape that Transformers asks for
-  std::string continue_tag;         ///< not empty: put behind the text of the last message
+  bool check_conversation =
+      false;                 ///< messages, tools and documents must have the shape that Transformers asks for
+  std::string continue_tag;  ///< not empty: put behind the text of the last message
 };
 
 struct Rendering {
@@ -28,8 +29,8 @@ struct Rendering {
 
 class Template {
  public:
-  /// Fails with Error{Template} "SUBJECT: line L, column C: ..." at a syntax error, Error{Unsupported} naming a tag that
-  /// loads other templates, Error{Limit} for a source that is too large or too deep.
+  /// Fails with Error{Template} "SUBJECT: line L, column C: ..." at a syntax error, Error{Unsupported} naming a tag
+  /// that loads other templates, Error{Limit} for a source that is too large or too deep.
   static Template parse(std::string_view source, std::string_view subject);
 
   Template(Template&&) noexcept;

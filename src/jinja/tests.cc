@@ -14,22 +14,54 @@
 namespace kvfork::jinja {
 namespace {
 
-Value is_defined(Call& c) { return Value::boolean(!c.self.is(Kind::Undefined)); }
-Value is_undefined(Call& c) { return Value::boolean(c.self.is(Kind::Undefined)); }
-Value is_none(Call& c) { return Value::boolean(c.self.is(Kind::None)); }
-Value is_boolean(Call& c) { return Value::boolean(c.self.is(Kind::Bool)); }
-Value is_true(Call& c) { return Value::boolean(c.self.is(Kind::Bool) && c.self.as_bool()); }
-Value is_false(Call& c) { return Value::boolean(c.self.is(Kind::Bool) && !c.self.as_bool()); }
-Value is_integer(Call& c) { return Value::boolean(c.self.is(Kind::Int) || c.self.is(Kind::BigInt)); }
-Value is_float(Call& c) { return Value::boolean(c.self.is(Kind::Float)); }
-Value is_number(Call& c) { return Value::boolean(c.self.is_number()); }
-Value is_string(Call& c) { return Value::boolean(c.self.is(Kind::String)); }
-Value is_mapping(Call& c) { return Value::boolean(c.self.is(Kind::Dict)); }
-Value is_iterable_test(Call& c) { return Value::boolean(is_iterable(c.self)); }
-Value is_callable_test(Call& c) { return Value::boolean(is_callable(c.self)); }
-Value is_escaped(Call& c) { return Value::boolean(c.self.is(Kind::String) && c.self.as<String>().markup); }
-Value is_lower_test(Call& c) { return Value::boolean(has_case(to_str(c.rt, c.self), false)); }
-Value is_upper_test(Call& c) { return Value::boolean(has_case(to_str(c.rt, c.self), true)); }
+Value is_defined(Call& c) {
+  return Value::boolean(!c.self.is(Kind::Undefined));
+}
+Value is_undefined(Call& c) {
+  return Value::boolean(c.self.is(Kind::Undefined));
+}
+Value is_none(Call& c) {
+  return Value::boolean(c.self.is(Kind::None));
+}
+Value is_boolean(Call& c) {
+  return Value::boolean(c.self.is(Kind::Bool));
+}
+Value is_true(Call& c) {
+  return Value::boolean(c.self.is(Kind::Bool) && c.self.as_bool());
+}
+Value is_false(Call& c) {
+  return Value::boolean(c.self.is(Kind::Bool) && !c.self.as_bool());
+}
+Value is_integer(Call& c) {
+  return Value::boolean(c.self.is(Kind::Int) || c.self.is(Kind::BigInt));
+}
+Value is_float(Call& c) {
+  return Value::boolean(c.self.is(Kind::Float));
+}
+Value is_number(Call& c) {
+  return Value::boolean(c.self.is_number());
+}
+Value is_string(Call& c) {
+  return Value::boolean(c.self.is(Kind::String));
+}
+Value is_mapping(Call& c) {
+  return Value::boolean(c.self.is(Kind::Dict));
+}
+Value is_iterable_test(Call& c) {
+  return Value::boolean(is_iterable(c.self));
+}
+Value is_callable_test(Call& c) {
+  return Value::boolean(is_callable(c.self));
+}
+Value is_escaped(Call& c) {
+  return Value::boolean(c.self.is(Kind::String) && c.self.as<String>().markup);
+}
+Value is_lower_test(Call& c) {
+  return Value::boolean(has_case(to_str(c.rt, c.self), false));
+}
+Value is_upper_test(Call& c) {
+  return Value::boolean(has_case(to_str(c.rt, c.self), true));
+}
 
 Value is_sequence(Call& c) {
   switch (c.self.kind()) {
@@ -52,13 +84,27 @@ Value remainder_is(Call& c, const Value& divisor, int64_t expected) {
   return Value::boolean(equals(rest, Value::integer(expected)));
 }
 
-Value is_odd(Call& c) { return remainder_is(c, Value::integer(2), 1); }
-Value is_even(Call& c) { return remainder_is(c, Value::integer(2), 0); }
-Value is_divisible(Call& c) { return remainder_is(c, c.args[0], 0); }
-Value is_same(Call& c) { return Value::boolean(same_object(c.self, c.args[0])); }
-Value is_in(Call& c) { return Value::boolean(contains(c.rt, c.args[0], c.self)); }
-Value is_equal(Call& c) { return Value::boolean(equals(c.self, c.args[0])); }
-Value is_unequal(Call& c) { return Value::boolean(!equals(c.self, c.args[0])); }
+Value is_odd(Call& c) {
+  return remainder_is(c, Value::integer(2), 1);
+}
+Value is_even(Call& c) {
+  return remainder_is(c, Value::integer(2), 0);
+}
+Value is_divisible(Call& c) {
+  return remainder_is(c, c.args[0], 0);
+}
+Value is_same(Call& c) {
+  return Value::boolean(same_object(c.self, c.args[0]));
+}
+Value is_in(Call& c) {
+  return Value::boolean(contains(c.rt, c.args[0], c.self));
+}
+Value is_equal(Call& c) {
+  return Value::boolean(equals(c.self, c.args[0]));
+}
+Value is_unequal(Call& c) {
+  return Value::boolean(!equals(c.self, c.args[0]));
+}
 
 template <Comparison kOp>
 Value is_ordered(Call& c) {
@@ -69,8 +115,12 @@ Value is_known(Call& c, const Function* (*look_up)(std::string_view)) {
   if (!is_hashable(c.self)) c.rt.fail("TypeError", fmt::format("unhashable type: '{}'", type_name(c.self)));
   return Value::boolean(c.self.is(Kind::String) && look_up(c.self.text()) != nullptr);
 }
-Value is_filter(Call& c) { return is_known(c, find_filter); }
-Value is_test(Call& c) { return is_known(c, find_test); }
+Value is_filter(Call& c) {
+  return is_known(c, find_filter);
+}
+Value is_test(Call& c) {
+  return is_known(c, find_test);
+}
 
 }  // namespace
 

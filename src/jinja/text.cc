@@ -10,7 +10,9 @@
 namespace kvfork::jinja {
 namespace {
 
-bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
+bool is_continuation(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
+}
 
 bool in_ranges(const CharRange* ranges, size_t n, char32_t c) {
   const CharRange* end = ranges + n;
@@ -26,8 +28,8 @@ utf8proc_category_t category(char32_t c) {
 
 bool append_special(std::string& out, const SpecialCase* table, size_t n, char32_t c) {
   const SpecialCase* end = table + n;
-  const SpecialCase* found = std::lower_bound(
-      table, end, c, [](const SpecialCase& entry, char32_t value) { return entry.from < value; });
+  const SpecialCase* found =
+      std::lower_bound(table, end, c, [](const SpecialCase& entry, char32_t value) { return entry.from < value; });
   if (found == end || found->from != c) return false;
   for (char32_t to : found->to) {
     if (to != 0) append_char(out, to);
@@ -49,7 +51,9 @@ void append_title(std::string& out, char32_t c) {
   }
 }
 
-bool is_cased(char32_t c) { return is_lower(c) || is_upper(c) || is_title(c); }
+bool is_cased(char32_t c) {
+  return is_lower(c) || is_upper(c) || is_title(c);
+}
 
 // Case_Ignorable: marks, formats, modifiers, and the MidLetter, MidNumLet and Single_Quote characters (UAX #29).
 bool is_case_ignorable(char32_t c) {
@@ -193,7 +197,9 @@ bool is_decimal(char32_t c) noexcept {
   return category(c) == UTF8PROC_CATEGORY_ND;
 }
 
-bool is_digit(char32_t c) noexcept { return is_decimal(c) || in_ranges(kOtherDigit, kOtherDigit_size, c); }
+bool is_digit(char32_t c) noexcept {
+  return is_decimal(c) || in_ranges(kOtherDigit, kOtherDigit_size, c);
+}
 
 bool is_numeric(char32_t c) noexcept {
   switch (category(c)) {
@@ -206,7 +212,9 @@ bool is_numeric(char32_t c) noexcept {
   }
 }
 
-bool is_alnum(char32_t c) noexcept { return is_alpha(c) || is_numeric(c); }
+bool is_alnum(char32_t c) noexcept {
+  return is_alpha(c) || is_numeric(c);
+}
 
 bool is_printable(char32_t c) noexcept {
   if (c < 0x80) return c >= 0x20 && c < 0x7F;
@@ -235,9 +243,13 @@ bool is_upper(char32_t c) noexcept {
   return category(c) == UTF8PROC_CATEGORY_LU || in_ranges(kOtherUpper, kOtherUpper_size, c);
 }
 
-bool is_title(char32_t c) noexcept { return c >= 0x80 && category(c) == UTF8PROC_CATEGORY_LT; }
+bool is_title(char32_t c) noexcept {
+  return c >= 0x80 && category(c) == UTF8PROC_CATEGORY_LT;
+}
 
-bool is_word(char32_t c) noexcept { return c == '_' || is_alnum(c); }
+bool is_word(char32_t c) noexcept {
+  return c == '_' || is_alnum(c);
+}
 
 bool is_identifier(std::string_view text) noexcept {
   for (size_t at = 0; at < text.size();) {
@@ -363,6 +375,8 @@ std::string_view strip_right(std::string_view text) noexcept {
   return text.substr(0, end);
 }
 
-std::string_view strip(std::string_view text) noexcept { return strip_left(strip_right(text)); }
+std::string_view strip(std::string_view text) noexcept {
+  return strip_left(strip_right(text));
+}
 
 }  // namespace kvfork::jinja

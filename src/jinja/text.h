@@ -1,7 +1,7 @@
 // Text as Python sees it: strings of code points, here in UTF-8, with the predicates and case mappings of str.
 //
-// Unlike base/utf8.h these functions also carry lone surrogates (as three bytes), since a template literal or a JSON
-// string may spell one; what leaves the template is checked. Pure functions; any thread.
+// Unlike base/utf8.h these functions also carry lone surrogates (as three bytes), since a template literal or a
+// JSON string may spell one; what leaves the template is checked. Pure functions; any thread.
 #pragma once
 
 #include <cstddef>

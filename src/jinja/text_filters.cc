@@ -32,7 +32,9 @@ Value title(Call& c) {
   Value text = soft_text(c.rt, c.self);
   std::string out;
   std::string_view in = text.text();
-  auto splits = [](char32_t ch) { return ch == '-' || is_space(ch) || ch == '(' || ch == '{' || ch == '[' || ch == '<'; };
+  auto splits = [](char32_t ch) {
+    return ch == '-' || is_space(ch) || ch == '(' || ch == '{' || ch == '[' || ch == '<';
+  };
   for (size_t at = 0; at < in.size();) {
     size_t start = at;
     bool separator = splits(next_char(in, at));
@@ -62,7 +64,9 @@ Value replace(Call& c) {
   return c.rt.string(replaced(c.rt, in, to_str(c.rt, c.args[0]), to_str(c.rt, c.args[1]), count));
 }
 
-Value string(Call& c) { return soft_text(c.rt, c.self); }
+Value string(Call& c) {
+  return soft_text(c.rt, c.self);
+}
 
 Value format(Call& c) {
   if (!c.raw.positional.empty() && !c.raw.keywords.empty()) {
@@ -75,9 +79,15 @@ Value format(Call& c) {
   return percent_format(c.rt, text, c.rt.dict(std::move(dict)));
 }
 
-Value escape(Call& c) { return c.rt.string(escaped(c.rt, c.self), true); }
-Value force_escape(Call& c) { return c.rt.string(escape_html(to_str(c.rt, c.self)), true); }
-Value safe(Call& c) { return c.rt.string(to_str(c.rt, c.self), true); }
+Value escape(Call& c) {
+  return c.rt.string(escaped(c.rt, c.self), true);
+}
+Value force_escape(Call& c) {
+  return c.rt.string(escape_html(to_str(c.rt, c.self)), true);
+}
+Value safe(Call& c) {
+  return c.rt.string(to_str(c.rt, c.self), true);
+}
 
 std::string url_quoted(Runtime& rt, const Value& value, bool for_query) {
   static const char kHex[] = "0123456789ABCDEF";
@@ -160,12 +170,15 @@ JsonStyle json_style(Call& c) {
   return style;
 }
 
-Value to_json(Call& c) { return c.rt.string(write_json(c.rt, c.self, json_style(c))); }
+Value to_json(Call& c) {
+  return c.rt.string(write_json(c.rt, c.self, json_style(c)));
+}
 
 // HTML entities that striptags turns back: the five that escaping makes, and numbers.
 std::string unescape_html(std::string_view text) {
   static const std::pair<std::string_view, std::string_view> kNamed[] = {
-      {"&amp;", "&"}, {"&lt;", "<"}, {"&gt;", ">"}, {"&quot;", "\""}, {"&#39;", "'"}, {"&#34;", "\""}, {"&nbsp;", "\xC2\xA0"}};
+      {"&amp;", "&"}, {"&lt;", "<"},   {"&gt;", ">"},         {"&quot;", "\""},
+      {"&#39;", "'"}, {"&#34;", "\""}, {"&nbsp;", "\xC2\xA0"}};
   std::string out;
   for (size_t at = 0; at < text.size();) {
     bool found = false;

@@ -119,7 +119,9 @@ Value xml_attributes(Call& c) {
   return c.rt.string(std::move(out));
 }
 
-Value url_links(Call& c) { c.rt.fail("TemplateRuntimeError", "the filter 'urlize' is not supported"); }
+Value url_links(Call& c) {
+  c.rt.fail("TemplateRuntimeError", "the filter 'urlize' is not supported");
+}
 
 }  // namespace
 

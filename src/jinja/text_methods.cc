@@ -108,8 +108,12 @@ Value is_printable_text(Call& c) {
   return Value::boolean(true);
 }
 
-Value is_ascii_text(Call& c) { return Value::boolean(is_ascii(c.self.text())); }
-Value is_identifier_text(Call& c) { return Value::boolean(is_identifier(c.self.text())); }
+Value is_ascii_text(Call& c) {
+  return Value::boolean(is_ascii(c.self.text()));
+}
+Value is_identifier_text(Call& c) {
+  return Value::boolean(is_identifier(c.self.text()));
+}
 
 template <Padding kWhere>
 Value padded_method(Call& c) {
@@ -143,7 +147,9 @@ Value tabs_expanded(Call& c) {
   return text_like(c.rt, c.self, std::move(out));
 }
 
-Value formatted(Call& c) { return brace_format(c.rt, c.self, c.raw); }
+Value formatted(Call& c) {
+  return brace_format(c.rt, c.self, c.raw);
+}
 
 Value formatted_map(Call& c) {
   if (!c.args[0].is(Kind::Dict)) c.rt.fail("TypeError", "format_map() argument must be a mapping");

@@ -30,7 +30,8 @@ std::string_view before_last(std::string_view text, std::string_view separator) 
   return text.substr(0, std::min(text.rfind(separator), text.size()));
 }
 
-std::string replaced(Runtime& rt, std::string_view text, std::string_view from, std::string_view to, int64_t count) {
+std::string replaced(Runtime& rt, std::string_view text, std::string_view from, std::string_view to,
+                     int64_t count) {
   rt.step(1 + text.size() / 32);
   std::string out;
   auto put = [&](std::string_view part) {
@@ -70,7 +71,8 @@ Value join_values(Runtime& rt, const Value& separator, const Value& items) {
   size_t index = 0;
   for (Value item; cursor.next(rt, item); ++index) {
     if (!item.is(Kind::String) && !markup) {
-      rt.fail("TypeError", fmt::format("sequence item {}: expected str instance, {} found", index, type_name(item)));
+      rt.fail("TypeError",
+              fmt::format("sequence item {}: expected str instance, {} found", index, type_name(item)));
     }
     rt.reserve(out.size() + separator.text().size());
     if (!first) out.append(separator.text());
@@ -215,7 +217,8 @@ std::vector<std::string_view> split_spaces_right(std::string_view text, int64_t 
   return parts;
 }
 
-std::vector<std::string_view> split_at(std::string_view text, std::string_view separator, int64_t limit, bool right) {
+std::vector<std::string_view> split_at(std::string_view text, std::string_view separator, int64_t limit,
+                                       bool right) {
   std::vector<std::string_view> parts;
   while (limit < 0 || static_cast<int64_t>(parts.size()) < limit) {
     size_t found = right ? text.rfind(separator) : text.find(separator);
@@ -253,7 +256,9 @@ Value split_method(Call& c) {
   return to_list(c, split_at(text, separator, limit, kRight));
 }
 
-Value split_lines_method(Call& c) { return to_list(c, split_lines(c.self.text(), c.truth(0, false))); }
+Value split_lines_method(Call& c) {
+  return to_list(c, split_lines(c.self.text(), c.truth(0, false)));
+}
 
 template <bool kRight>
 Value partition_method(Call& c) {
@@ -272,7 +277,9 @@ Value partition_method(Call& c) {
   return c.rt.tuple(std::move(items));
 }
 
-Value bytes_method(Call& c) { c.rt.fail("TemplateRuntimeError", "str.encode, str.translate and str.maketrans are not supported"); }
+Value bytes_method(Call& c) {
+  c.rt.fail("TemplateRuntimeError", "str.encode, str.translate and str.maketrans are not supported");
+}
 
 Value join_method(Call& c) {
   if (!is_iterable(c.args[0])) c.rt.fail("TypeError", "can only join an iterable");

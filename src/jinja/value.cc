@@ -11,11 +11,15 @@ namespace {
 
 constexpr size_t kIndexFrom = 8;
 
-size_t mix(size_t seed, size_t value) { return (seed ^ value) * 0x9E3779B97F4A7C15ull + 0x632BE59B; }
+size_t mix(size_t seed, size_t value) {
+  return (seed ^ value) * 0x9E3779B97F4A7C15ull + 0x632BE59B;
+}
 
 }  // namespace
 
-std::string_view Value::text() const noexcept { return as<String>().text; }
+std::string_view Value::text() const noexcept {
+  return as<String>().text;
+}
 
 size_t String::n_chars() const noexcept {
   if (n_chars_ == SIZE_MAX) n_chars_ = count_chars(text);

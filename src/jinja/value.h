@@ -1,9 +1,9 @@
 // What template expressions compute with: Python's basic types, and the few objects that Jinja adds.
 //
-// A Value is a small scalar or a reference to a counted Object. Objects are immutable once built (the sandbox forbids
-// the methods that would change them), except Frame, Namespace, Cycler, Joiner and iterators.
-// Thread rule: reference counts are not atomic. Objects belong to one rendering; constants of a template are immortal
-// (never counted), so that many threads may render one template.
+// A Value is a small scalar or a reference to a counted Object. Objects are immutable once built (the sandbox
+// forbids the methods that would change them), except Frame, Namespace, Cycler, Joiner and iterators. Thread rule:
+// reference counts are not atomic. Objects belong to one rendering; constants of a template are immortal (never
+// counted), so that many threads may render one template.
 #pragma once
 
 #include <cstddef>
@@ -212,9 +212,9 @@ struct Dict : Object {
   Dict() : Object(Kind::Dict) {}
   std::vector<std::pair<Value, Value>> entries;
 
-  const Value* find(const Value& key) const;        ///< null when absent; the key must be hashable
+  const Value* find(const Value& key) const;  ///< null when absent; the key must be hashable
   const Value* find(std::string_view key) const;
-  void set(Value key, Value value);                  ///< while building; a later value replaces an earlier one
+  void set(Value key, Value value);  ///< while building; a later value replaces an earlier one
  private:
   size_t position(size_t hash, const Value& key) const;
   std::unordered_multimap<size_t, size_t> index_;  // filled beyond a few entries

@@ -11,7 +11,8 @@ using Json = nlohmann::ordered_json;
 TEST(TemplateErrors, NameLineAndColumn) {
   EXPECT_EQ(failure("a\n  {{ x.y.z }}", {{"x", Json::object()}}).message,
             "template: line 2, column 9: UndefinedError: 'dict object' has no attribute 'y'");
-  EXPECT_EQ(failure("{% if %}").message, "template: line 1, column 7: Expected an expression, got 'end of statement block'");
+  EXPECT_EQ(failure("{% if %}").message,
+            "template: line 1, column 7: Expected an expression, got 'end of statement block'");
   EXPECT_EQ(failure("é{{ 1 +").message, "template: line 1, column 8: unexpected 'end of template'");
   EXPECT_EQ(failure("\n\n{% for i in 5 %}{% endfor %}").message,
             "template: line 3, column 13: TypeError: 'int' object is not iterable");
@@ -20,7 +21,8 @@ TEST(TemplateErrors, NameLineAndColumn) {
 }
 
 TEST(TemplateErrors, HaveTheTemplateCode) {
-  for (const char* source : {"{{ x.y }}", "{% nosuch %}", "{{ 'a'|nosuch }}", "{{ 1 / 0 }}", "{{ raise_exception('m') }}"}) {
+  for (const char* source :
+       {"{{ x.y }}", "{% nosuch %}", "{{ 'a'|nosuch }}", "{{ 1 / 0 }}", "{{ raise_exception('m') }}"}) {
     EXPECT_EQ(failure(source).code, ErrorCode::Template) << source << failure(source).message;
   }
 }
@@ -31,8 +33,8 @@ TEST(TemplateErrors, CarryTheRaisedText) {
 }
 
 TEST(TemplateErrors, NameTagsThatLoadOtherTemplates) {
-  for (const char* source : {"{% include 'x' %}", "{% import 'x' as y %}", "{% from 'x' import y %}", "{% extends 'x' %}",
-                             "{% if false %}{% include 'x' %}{% endif %}"}) {
+  for (const char* source : {"{% include 'x' %}", "{% import 'x' as y %}", "{% from 'x' import y %}",
+                             "{% extends 'x' %}", "{% if false %}{% include 'x' %}{% endif %}"}) {
     Failure found = failure(source);
     EXPECT_EQ(found.code, ErrorCode::Unsupported) << source << found.message;
     EXPECT_NE(found.message.find("is not supported"), std::string::npos) << found.message;
@@ -41,9 +43,9 @@ TEST(TemplateErrors, NameTagsThatLoadOtherTemplates) {
 }
 
 TEST(TemplateErrors, KeepTheSandboxClosed) {
-  for (const char* source : {"{{ ''.__class__.__mro__ }}", "{{ messages.append(1) }}", "{{ d.update({}) }}", "{{ d.pop('a') }}",
-                             "{{ ''['__class__']['__mro__'] }}", "{{ '{0.__class__.__mro__}'.format(1) }}",
-                             "{{ (messages|attr('append'))(1) }}"}) {
+  for (const char* source : {"{{ ''.__class__.__mro__ }}", "{{ messages.append(1) }}", "{{ d.update({}) }}",
+                             "{{ d.pop('a') }}", "{{ ''['__class__']['__mro__'] }}",
+                             "{{ '{0.__class__.__mro__}'.format(1) }}", "{{ (messages|attr('append'))(1) }}"}) {
     Failure found = failure(source, {{"messages", Json::array()}, {"d", {{"a", 1}}}});
     EXPECT_NE(found.message.find("SecurityError"), std::string::npos) << source << "\n" << found.message;
   }

@@ -37,23 +37,27 @@ TEST(JsonReader, KeepsLoneSurrogatesUntilTheyArePrinted) {
 }
 
 TEST(JsonReader, RefusesWhatPythonRefuses) {
-  for (const char* json : {"", " ", "[1,]", "[1 2]", "{\"a\" 1}", "{a: 1}", "{\"a\": 1,}", "'a'", "01", "1.", ".5", "+1", "tru", "nan", "\"a",
-                           "\"\\x\"", "\"\\u12\"", "\"\n\"", "[1] 2", "{\"a\":}", "[", "-", "--1", "1e", "\"\x01\"", "\xFF", "[1]]"}) {
+  for (const char* json :
+       {"",      " ",        "[1,]", "[1 2]", "{\"a\" 1}", "{a: 1}", "{\"a\": 1,}", "'a'",       "01",
+        "1.",    ".5",       "+1",   "tru",   "nan",       "\"a",    "\"\\x\"",     "\"\\u12\"", "\"\n\"",
+        "[1] 2", "{\"a\":}", "[",    "-",     "--1",       "1e",     "\"\x01\"",    "\xFF",      "[1]]"}) {
     EXPECT_EQ(code_of(json), ErrorCode::Corrupt) << json;
   }
 }
 
 TEST(JsonReader, BigIntegersPrintAndCompareButDoNotCompute) {
-  EXPECT_EQ(shown("18446744073709551616", "{{ x }}|{{ x|tojson }}|{{ x > 1 }}|{{ x == x }}|{{ x is integer }}|{{ -x }}"),
-            "18446744073709551616|18446744073709551616|True|True|True|-18446744073709551616");
+  EXPECT_EQ(
+      shown("18446744073709551616", "{{ x }}|{{ x|tojson }}|{{ x > 1 }}|{{ x == x }}|{{ x is integer }}|{{ -x }}"),
+      "18446744073709551616|18446744073709551616|True|True|True|-18446744073709551616");
   EXPECT_THROW(shown("18446744073709551616", "{{ x + 1 }}"), Error);
 }
 
 TEST(JsonReader, ManyKeysAreFound) {
   std::string json = "{";
   for (int i = 0; i < 1000; ++i) json += (i ? ",\"k" : "\"k") + std::to_string(i) + "\":" + std::to_string(i);
-  EXPECT_EQ(shown(json + "}", "{{ x.k0 + x.k8 + x.k9 + x['k999'] }}{{ 'k500' in x }}{{ 'k1000' in x }}{{ x|length }}"),
-            "1016TrueFalse1000");
+  EXPECT_EQ(
+      shown(json + "}", "{{ x.k0 + x.k8 + x.k9 + x['k999'] }}{{ 'k500' in x }}{{ 'k1000' in x }}{{ x|length }}"),
+      "1016TrueFalse1000");
 }
 
 }  // namespace

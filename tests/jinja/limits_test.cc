@@ -18,13 +18,20 @@ std::string repeated(std::string_view text, size_t n) {
 void expect_limit(const std::string& source, std::string_view bound, const Json& variables = Json::object()) {
   Failure found = failure(source, variables);
   EXPECT_EQ(found.code, ErrorCode::Limit) << source.substr(0, 100) << "\n" << found.message.substr(0, 300);
-  EXPECT_NE(found.message.find(bound), std::string::npos) << source.substr(0, 100) << "\n" << found.message.substr(0, 300);
+  EXPECT_NE(found.message.find(bound), std::string::npos) << source.substr(0, 100) << "\n"
+                                                          << found.message.substr(0, 300);
 }
 
 TEST(TemplateLimits, NestingOfTheSource) {
   constexpr size_t kMany = 100000;
-  for (const auto& [open, close] : std::vector<std::pair<std::string, std::string>>{
-           {"(", ")"}, {"[", "]"}, {"{'a':", "}"}, {"not ", ""}, {"-", ""}, {"f(", ")"}, {"1 if 1 else ", ""}, {"x[", "]"}}) {
+  for (const auto& [open, close] : std::vector<std::pair<std::string, std::string>>{{"(", ")"},
+                                                                                    {"[", "]"},
+                                                                                    {"{'a':", "}"},
+                                                                                    {"not ", ""},
+                                                                                    {"-", ""},
+                                                                                    {"f(", ")"},
+                                                                                    {"1 if 1 else ", ""},
+                                                                                    {"x[", "]"}}) {
     expect_limit("{{ " + repeated(open, kMany) + "1" + repeated(close, kMany) + " }}", "nesting");
   }
   expect_limit("{{ 1" + repeated(" + 1", kMany) + " }}", "nesting");
@@ -59,30 +66,50 @@ TEST(TemplateLimits, NestingOfTheData) {
 }
 
 TEST(TemplateLimits, NestingOfValues) {
-  expect_limit("{% set ns = namespace(x=[]) %}{% for i in range(100000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}", "inside one another");
-  expect_limit("{% set ns = namespace(x={}) %}{% for i in range(100000) %}{% set ns.x = {'a': ns.x} %}{% endfor %}", "inside one another");
-  expect_limit("{% set ns = namespace(x=[1]) %}{% for i in range(100000) %}{% set ns.x = ns.x|map('string') %}{% endfor %}{{ ns.x|list }}",
+  expect_limit(
+      "{% set ns = namespace(x=[]) %}{% for i in range(100000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}",
+      "inside one another");
+  expect_limit("{% set ns = namespace(x={}) %}{% for i in range(100000) %}{% set ns.x = {'a': ns.x} %}{% endfor %}",
                "inside one another");
+  expect_limit(
+      "{% set ns = namespace(x=[1]) %}{% for i in range(100000) %}{% set ns.x = ns.x|map('string') %}{% endfor "
+      "%}{{ ns.x|list }}",
+      "inside one another");
   expect_limit("{% set ns = namespace() %}{% set ns.me = ns %}{{ ns }}", "depth");
-  expect_limit("{% set ns = namespace(x=namespace()) %}{% for i in range(9999) %}{% set ns.x = namespace(x=ns.x) %}{% endfor %}{{ ns }}", "depth");
+  expect_limit(
+      "{% set ns = namespace(x=namespace()) %}{% for i in range(9999) %}{% set ns.x = namespace(x=ns.x) %}{% "
+      "endfor %}{{ ns }}",
+      "depth");
 }
 
 TEST(TemplateLimits, SharedPartsDoNotMultiply) {
-  expect_limit("{% set ns = namespace(x=[1, 2]) %}{% for i in range(64) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x == ns.x }}", "items in one value");
-  expect_limit("{% set ns = namespace(x='ab') %}{% for i in range(64) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x|length }}", "memory");
-  expect_limit("{% set ns = namespace(x=['ab'] * 1000) %}{% for i in range(64) %}{% set ns.x = [ns.x|join(ns.x|join)] * 1000 %}{% endfor %}", "items in one value");
+  expect_limit(
+      "{% set ns = namespace(x=[1, 2]) %}{% for i in range(64) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x "
+      "== ns.x }}",
+      "items in one value");
+  expect_limit(
+      "{% set ns = namespace(x='ab') %}{% for i in range(64) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ "
+      "ns.x|length }}",
+      "memory");
+  expect_limit(
+      "{% set ns = namespace(x=['ab'] * 1000) %}{% for i in range(64) %}{% set ns.x = [ns.x|join(ns.x|join)] * "
+      "1000 %}{% endfor %}",
+      "items in one value");
 }
 
 TEST(TemplateLimits, Recursion) {
   expect_limit("{% macro m(n) %}{{ m(n + 1) }}{% endmacro %}{{ m(0) }}", "depth");
-  expect_limit("{% macro m() %}{% call m() %}{{ caller }}{% endcall %}{{ caller }}{% endmacro %}{{ m() }}", "depth");
+  expect_limit("{% macro m() %}{% call m() %}{{ caller }}{% endcall %}{{ caller }}{% endmacro %}{{ m() }}",
+               "depth");
   expect_limit("{% for i in [[[]]] recursive %}{{ loop([i]) }}{% endfor %}", "depth");
 }
 
 TEST(TemplateLimits, Steps) {
   expect_limit("{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}", "steps");
   expect_limit("{% for i in range(100000) %}{{ range(100000)|sum }}{% endfor %}", "steps");
-  expect_limit("{% for i in range(100000) %}{% if range(100000)|list == range(100000)|list %}{% endif %}{% endfor %}", "steps");
+  expect_limit(
+      "{% for i in range(100000) %}{% if range(100000)|list == range(100000)|list %}{% endif %}{% endfor %}",
+      "steps");
 }
 
 TEST(TemplateLimits, Output) {
@@ -116,11 +143,14 @@ TEST(TemplateLimits, MemoryComesBack) {
   // 100 000 texts of 4 kB, one after the other: far more than the bound in all, little at once.
   Limits limits;
   limits.memory = 1 << 20;
-  EXPECT_EQ(render("{% for i in range(10000) %}{% set x = 'a' * 4096 %}{% endfor %}ok", Json::object(), limits), "ok");
+  EXPECT_EQ(render("{% for i in range(10000) %}{% set x = 'a' * 4096 %}{% endfor %}ok", Json::object(), limits),
+            "ok");
 }
 
 TEST(TemplateLimits, DeepestAllowedFitsTheStack) {
-  std::string source = "{% macro m(n) %}{% if n %}{% for i in [1] %}{% if true %}{{ '' ~ [m(n - 1)]|join }}{% endif %}{% endfor %}{% endif %}.{% endmacro %}{{ m(100) }}";
+  std::string source =
+      "{% macro m(n) %}{% if n %}{% for i in [1] %}{% if true %}{{ '' ~ [m(n - 1)]|join }}{% endif %}{% endfor "
+      "%}{% endif %}.{% endmacro %}{{ m(100) }}";
   EXPECT_EQ(render(source).size(), 101u);
 }
 

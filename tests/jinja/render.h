@@ -11,7 +11,8 @@
 
 namespace kvfork::jinja {
 
-inline std::string render(std::string_view source, const nlohmann::ordered_json& variables = nlohmann::ordered_json::object(),
+inline std::string render(std::string_view source,
+                          const nlohmann::ordered_json& variables = nlohmann::ordered_json::object(),
                           const Limits& limits = {}) {
   RenderInput input;
   for (const auto& [name, value] : variables.items()) input.variables.emplace_back(name, value.dump());
@@ -24,7 +25,8 @@ struct Failure {
   ErrorCode code = ErrorCode::NotFound;
   std::string message;
 };
-inline Failure failure(std::string_view source, const nlohmann::ordered_json& variables = nlohmann::ordered_json::object(),
+inline Failure failure(std::string_view source,
+                       const nlohmann::ordered_json& variables = nlohmann::ordered_json::object(),
                        const Limits& limits = {}) {
   try {
     std::string text = render(source, variables, limits);

@@ -1,5 +1,6 @@
-// The chat templates of public models, where they lie beside the project: each parses, and renders a plain conversation from
-// several threads at once to the same text. tools/oracle_templates.py compares the text itself with jinja2.
+// The chat templates of public models, where they lie beside the project: each parses, and renders a plain
+// conversation from several threads at once to the same text. tools/oracle_templates.py compares the text itself
+// with jinja2.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -28,8 +29,12 @@ std::vector<fs::path> shared_templates() {
 
 RenderInput plain_conversation() {
   RenderInput input;
-  input.variables = {{"messages", R"([{"role": "user", "content": "MARKER"}])"}, {"tools", "null"}, {"documents", "null"},
-                     {"add_generation_prompt", "true"}, {"bos_token", "\"<s>\""}, {"eos_token", "\"</s>\""}};
+  input.variables = {{"messages", R"([{"role": "user", "content": "MARKER"}])"},
+                     {"tools", "null"},
+                     {"documents", "null"},
+                     {"add_generation_prompt", "true"},
+                     {"bos_token", "\"<s>\""},
+                     {"eos_token", "\"</s>\""}};
   input.now = parse_local_time("2031-01-05T06:07:08");
   return input;
 }

@@ -1,4 +1,5 @@
-// Template snippets of every family against jinja2's answers (tests/golden/jinja/snippets.json says what made them).
+// Template snippets of every family against jinja2's answers (tests/golden/jinja/snippets.json says what made
+// them).
 #include <gtest/gtest.h>
 
 #include <fstream>
