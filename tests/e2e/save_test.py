@@ -272,7 +272,7 @@ class Writing(SaveTest):
 class Nesting(SaveTest):
     def setUp(self):
         self.parent, self.parent_report = self.save(out=self.out("policy.kvfork"))
-        self.more = self.write("more.json", json.dumps(MESSAGES[1:]))
+        self.more = self.write("more.json", json.dumps(MESSAGES[1:], separators=(",", ":")))
         self.whole = self.write("whole.json", json.dumps(MESSAGES, separators=(",", ":")))
 
     def child(self, *arguments, out=None):
