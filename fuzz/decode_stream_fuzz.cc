@@ -1,5 +1,5 @@
-// Ids in any order: the streamed pieces joined equal the whole decode, whatever the decoder. And for byte-level text:
-// decode gives back what was encoded, and encoding that gives the same ids.
+// Ids in any order: the streamed pieces joined equal the whole decode, whatever the decoder. And for byte-level
+// text: decode gives back what was encoded, and encoding that gives the same ids.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -35,13 +35,15 @@ std::string byte_level_json() {
 }
 
 std::string pieces_json(const std::string& decoder) {
-  std::string vocab = R"("<unk>":0,"\u2581":1,"a":2,"\u2581a":3,"b":4,"b\u2581":5,"日":6,".":7,"'":8,"x</w>":9,"</w>":10,"ab":11)";
+  std::string vocab =
+      R"("<unk>":0,"\u2581":1,"a":2,"\u2581a":3,"b":4,"b\u2581":5,"日":6,".":7,"'":8,"x</w>":9,"</w>":10,"ab":11)";
   int id = 12;
   for (const char* byte : {"E6", "97", "A5", "FF", "0A", "20", "F0", "9F", "98", "80"}) {
     vocab += ",\"<0x" + std::string(byte) + ">\":" + std::to_string(id++);
   }
   return R"({"added_tokens":[{"id":22,"content":"<s>","special":true,"normalized":false}],"decoder":)" + decoder +
-         R"(,"model":{"type":"BPE","byte_fallback":true,"fuse_unk":true,"unk_token":"<unk>","merges":[],"vocab":{)" + vocab + "}}}";
+         R"(,"model":{"type":"BPE","byte_fallback":true,"fuse_unk":true,"unk_token":"<unk>","merges":[],"vocab":{)" +
+         vocab + "}}}";
 }
 
 kvfork::Tokenizer load(const std::string& json, const char* config) {
@@ -59,11 +61,17 @@ const std::vector<kvfork::Tokenizer>& tokenizers() {
     std::vector<kvfork::Tokenizer> out;
     out.push_back(load(byte_level_json(), "{}"));
     out.push_back(load(byte_level_json(), cleaning));
-    for (const std::string& decoder : {
-             std::string("null"), R"({"type":"Sequence","decoders":[)" + replace + R"(,{"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":0}]})",
-             std::string(R"({"type":"Metaspace","replacement":"▁","prepend_scheme":"always","split":true})"), std::string(R"({"type":"BPEDecoder","suffix":"</w>"})"),
-             std::string(R"({"type":"Sequence","decoders":[{"type":"Fuse"},{"type":"Replace","pattern":{"String":"aab"},"content":"-"},{"type":"Strip","content":"a","start":2,"stop":2}]})"),
-             std::string(R"({"type":"Sequence","decoders":[{"type":"ByteFallback"},{"type":"Fuse"},{"type":"Replace","pattern":{"Regex":"a+"},"content":" "}]})")}) {
+    for (
+        const std::string& decoder :
+        {std::string("null"),
+         R"({"type":"Sequence","decoders":[)" + replace +
+             R"(,{"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":0}]})",
+         std::string(R"({"type":"Metaspace","replacement":"▁","prepend_scheme":"always","split":true})"),
+         std::string(R"({"type":"BPEDecoder","suffix":"</w>"})"),
+         std::string(
+             R"({"type":"Sequence","decoders":[{"type":"Fuse"},{"type":"Replace","pattern":{"String":"aab"},"content":"-"},{"type":"Strip","content":"a","start":2,"stop":2}]})"),
+         std::string(
+             R"({"type":"Sequence","decoders":[{"type":"ByteFallback"},{"type":"Fuse"},{"type":"Replace","pattern":{"Regex":"a+"},"content":" "}]})")}) {
       out.push_back(load(pieces_json(decoder), "{}"));
       out.push_back(load(pieces_json(decoder), cleaning));
     }

@@ -359,6 +359,19 @@ def write_config_goldens():
     write_group("config", entries, f" and transformers {transformers.__version__}")
 
 
+MODELS = ("gemma3", "llama2", "llama3_2", "mistral_nemo", "qwen2_5", "qwen3")
+
+
+def write_model_goldens(shared):
+    """Ids of TEXTS under the models' own tokenizers, which the project does not hold: the test reads them from SHARED."""
+    entries = []
+    for name in MODELS:
+        tokenizer = Tokenizer.from_file(os.path.join(shared, "tokenizers", name, "tokenizer.json"))
+        texts = [t + " " + t for t in TEXTS] + [m.content + "x " + m.content for m in list(tokenizer.get_added_tokens_decoder().values())[:8]]
+        entries.append({"name": name, "encode": [{"text": t, "ids": tokenizer.encode(t, add_special_tokens=False).ids} for t in texts]})
+    write_group("../tokenizer_models", entries)
+
+
 def write_group(group, entries, more=""):
     with open(os.path.join(GOLDEN, f"{group}.json"), "w", encoding="ascii") as file:
         made_by = f"tools/make_tokenizer_goldens.py with tokenizers {tokenizers.__version__}{more}"
@@ -456,7 +469,10 @@ def main():
     parser.add_argument("--tool", help="path of tokenizer_tool")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", help="only cases whose name contains this")
+    parser.add_argument("--models", metavar="SHARED", help="write tests/golden/tokenizer_models.json from SHARED/tokenizers")
     args = parser.parse_args()
+    if args.models:
+        return write_model_goldens(args.models)
     if args.live is not None:
         return live(args)
     write_goldens()

@@ -89,7 +89,8 @@ Matcher::Match Matcher::find(std::string_view text, size_t from) const noexcept 
 
 void AddedVocabulary::add(const std::vector<AddedToken>& tokens, const TokenModel& model) {
   for (const AddedToken& token : tokens) {
-    if (token.special && !token.content.empty() && special_set_.insert(token.content).second) special_.push_back(token);
+    if (token.special && !token.content.empty() && special_set_.insert(token.content).second)
+      special_.push_back(token);
   }
   int32_t max_id = -1;
   for (const auto& [content, id] : ids_) max_id = std::max(max_id, id);
@@ -122,7 +123,8 @@ void AddedVocabulary::build(const TokenModel& model, const Normalizer* normalize
       bool at_start = true;
       if (normalizer != nullptr) normalizer->apply(content, at_start);
       if (content.empty()) {
-        base::fail(ErrorCode::Unsupported, "{}: the added token \"{}\" is empty once normalized", subject, token.content);
+        base::fail(ErrorCode::Unsupported, "{}: the added token \"{}\" is empty once normalized", subject,
+                   token.content);
       }
       normalized_.add(content, id);
     }

@@ -82,7 +82,8 @@ void Bpe::read_merges(const Merges& merges) {
     for (size_t i = 0; i < n; ++i) {
       const auto& [left, right] = merges[first + i];
       if (right.size() < prefix) {
-        base::fail(ErrorCode::Corrupt, "{}: merge {} has a right side shorter than the continuing_subword_prefix", subject_, first + i);
+        base::fail(ErrorCode::Corrupt, "{}: merge {} has a right side shorter than the continuing_subword_prefix",
+                   subject_, first + i);
       }
       Pending& pending = block[i];
       pending.joined.assign(left).append(right.substr(prefix));
@@ -97,8 +98,8 @@ void Bpe::read_merges(const Merges& merges) {
       for (size_t t = 0; t < 3; ++t) {
         pending.ids[t] = table.find(tokens[t], pending.hashes[t]);
         if (pending.ids[t] < 0) {
-          base::fail(ErrorCode::Corrupt, "{}: merge {} names the token \"{}\", which is not in the vocabulary", subject_, first + i,
-                     tokens[t]);
+          base::fail(ErrorCode::Corrupt, "{}: merge {} names the token \"{}\", which is not in the vocabulary",
+                     subject_, first + i, tokens[t]);
         }
       }
       merges_.prefetch(pending.ids[0], pending.ids[1]);
@@ -166,7 +167,8 @@ bool Bpe::take_plain_bytes() {
   byte_merges_.resize(size_t{256} * 256);
   for (size_t a = 0; a < 256; ++a) {
     for (size_t b = 0; b < 256; ++b) {
-      if (byte_ids_[a] >= 0 && byte_ids_[b] >= 0) byte_merges_[a * 256 + b] = merges_.find(byte_ids_[a], byte_ids_[b]);
+      if (byte_ids_[a] >= 0 && byte_ids_[b] >= 0)
+        byte_merges_[a * 256 + b] = merges_.find(byte_ids_[a], byte_ids_[b]);
     }
   }
   return true;
@@ -174,8 +176,8 @@ bool Bpe::take_plain_bytes() {
 
 int32_t Bpe::get_unk_id() const {
   if (unk_id_ < 0) {
-    base::fail(ErrorCode::Unsupported, "{}: the unk_token \"{}\" is not in the vocabulary, and the text needs it", subject_,
-               *options_.unk_token);
+    base::fail(ErrorCode::Unsupported, "{}: the unk_token \"{}\" is not in the vocabulary, and the text needs it",
+               subject_, *options_.unk_token);
   }
   return unk_id_;
 }
@@ -247,7 +249,8 @@ void Bpe::make_byte_symbols(std::string_view word, Work& work, TokenSink& sink) 
   if (dropped || symbols.size() > kShortWord) return merge(work);
   work.pairs.clear();
   for (size_t i = 0; i + 1 < word.size(); ++i) {
-    work.pairs.push_back(byte_merges_[size_t{static_cast<uint8_t>(word[i])} * 256 + static_cast<uint8_t>(word[i + 1])]);
+    work.pairs.push_back(
+        byte_merges_[size_t{static_cast<uint8_t>(word[i])} * 256 + static_cast<uint8_t>(word[i + 1])]);
   }
   merge_short(symbols, work);
 }
@@ -265,7 +268,8 @@ bool Bpe::make_symbols(std::string_view word, Work& work, TokenSink& sink) const
     const bool is_first = at == 0, is_last = at + n == word.size();
     at += n;
     const std::string_view plain = c;
-    if ((!is_first && !options_.continuing_subword_prefix.empty()) || (is_last && !options_.end_of_word_suffix.empty())) {
+    if ((!is_first && !options_.continuing_subword_prefix.empty()) ||
+        (is_last && !options_.end_of_word_suffix.empty())) {
       affixed.clear();
       if (!is_first) affixed += options_.continuing_subword_prefix;
       affixed += c;
@@ -278,9 +282,8 @@ bool Bpe::make_symbols(std::string_view word, Work& work, TokenSink& sink) const
       symbols.push_back(id);
       continue;
     }
-    if (options_.byte_fallback && std::all_of(c.begin(), c.end(), [this](char b) {
-          return fallback_ids_[static_cast<uint8_t>(b)] >= 0;
-        })) {
+    if (options_.byte_fallback &&
+        std::all_of(c.begin(), c.end(), [this](char b) { return fallback_ids_[static_cast<uint8_t>(b)] >= 0; })) {
       for (const char b : c) symbols.push_back(fallback_ids_[static_cast<uint8_t>(b)]);
       continue;
     }

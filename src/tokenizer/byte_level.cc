@@ -29,9 +29,13 @@ const Alphabet& alphabet() {
 
 }  // namespace
 
-char32_t byte_level_character(uint8_t byte) noexcept { return alphabet().characters[byte]; }
+char32_t byte_level_character(uint8_t byte) noexcept {
+  return alphabet().characters[byte];
+}
 
-int byte_level_byte(char32_t character) noexcept { return character < 512 ? alphabet().bytes[character] : -1; }
+int byte_level_byte(char32_t character) noexcept {
+  return character < 512 ? alphabet().bytes[character] : -1;
+}
 
 void append_byte_level(std::string& out, std::string_view bytes) {
   const Alphabet& table = alphabet();
@@ -44,9 +48,10 @@ void append_token_bytes(std::string& out, std::string_view token) {
   for (size_t i = 0; i < token.size();) {
     const auto lead = static_cast<uint8_t>(token[i]);
     const bool is_pair = (lead & 0xFC) == 0xC0 || (lead & 0xFC) == 0xC4;  // U+0080 to U+01FF
-    const int byte = lead < 0x80                         ? bytes[lead]
-                     : is_pair && i + 1 < token.size() ? bytes[(size_t{lead} & 0x1F) << 6 | (static_cast<uint8_t>(token[i + 1]) & 0x3F)]
-                                                         : -1;
+    const int byte = lead < 0x80 ? bytes[lead]
+                     : is_pair && i + 1 < token.size()
+                         ? bytes[(size_t{lead} & 0x1F) << 6 | (static_cast<uint8_t>(token[i + 1]) & 0x3F)]
+                         : -1;
     if (byte < 0) {
       out.resize(start);
       out += token;

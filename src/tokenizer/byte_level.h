@@ -15,7 +15,8 @@ char32_t byte_level_character(uint8_t byte) noexcept;
 int byte_level_byte(char32_t character) noexcept;
 /// Appends `bytes`, each as its character.
 void append_byte_level(std::string& out, std::string_view bytes);
-/// Appends the bytes of `token`, or `token` itself when a character of it is not in the alphabet: ByteLevel's decode.
+/// Appends the bytes of `token`, or `token` itself when a character of it is not in the alphabet: ByteLevel's
+/// decode.
 void append_token_bytes(std::string& out, std::string_view token);
 /// The bytes of `token`, or nothing when a character of it is not in the alphabet.
 std::optional<std::string> byte_level_bytes(std::string_view token);

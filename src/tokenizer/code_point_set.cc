@@ -98,8 +98,8 @@ CodePointSet CodePointSet::intersect(const CodePointSet& other) const {
 CodePointSet CodePointSet::fold_case() const {
   CodePointSet out = *this;
   const auto contains = [this](char32_t c) {
-    const auto it = std::upper_bound(ranges_.begin(), ranges_.end(), c,
-                                     [](char32_t x, const Range& r) { return x < r.first; });
+    const auto it =
+        std::upper_bound(ranges_.begin(), ranges_.end(), c, [](char32_t x, const Range& r) { return x < r.first; });
     return it != ranges_.begin() && std::prev(it)->last >= c;
   };
   for (const auto& [key, members] : fold_groups()) {

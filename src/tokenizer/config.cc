@@ -30,7 +30,10 @@ struct ClassDefaults {
 const ClassDefaults* find_class(std::string_view name) {
   static const std::vector<ClassDefaults> classes = {
       {"LlamaTokenizer", {{"unk_token", "<unk>"}, {"bos_token", "<s>"}, {"eos_token", "</s>"}}, true, true},
-      {"GemmaTokenizer", {{"unk_token", "<unk>"}, {"bos_token", "<bos>"}, {"eos_token", "<eos>"}, {"pad_token", "<pad>"}}, true, true},
+      {"GemmaTokenizer",
+       {{"unk_token", "<unk>"}, {"bos_token", "<bos>"}, {"eos_token", "<eos>"}, {"pad_token", "<pad>"}},
+       true,
+       true},
       {"CohereTokenizer",
        {{"unk_token", "<UNK>"}, {"bos_token", "<BOS_TOKEN>"}, {"eos_token", "<|END_OF_TURN_TOKEN|>"}},
        true,
@@ -39,11 +42,15 @@ const ClassDefaults* find_class(std::string_view name) {
        {{"unk_token", "<|endoftext|>"}, {"bos_token", "<|endoftext|>"}, {"eos_token", "<|endoftext|>"}},
        true,
        false},
-      {"Qwen2Tokenizer", {{"unk_token", "<|endoftext|>"}, {"eos_token", "<|endoftext|>"}, {"pad_token", "<|endoftext|>"}}},
-      {"GPT2Tokenizer", {{"unk_token", "<|endoftext|>"}, {"bos_token", "<|endoftext|>"}, {"eos_token", "<|endoftext|>"}}},
-      {"BloomTokenizer", {{"unk_token", "<unk>"}, {"bos_token", "<s>"}, {"eos_token", "</s>"}, {"pad_token", "<pad>"}}},
+      {"Qwen2Tokenizer",
+       {{"unk_token", "<|endoftext|>"}, {"eos_token", "<|endoftext|>"}, {"pad_token", "<|endoftext|>"}}},
+      {"GPT2Tokenizer",
+       {{"unk_token", "<|endoftext|>"}, {"bos_token", "<|endoftext|>"}, {"eos_token", "<|endoftext|>"}}},
+      {"BloomTokenizer",
+       {{"unk_token", "<unk>"}, {"bos_token", "<s>"}, {"eos_token", "</s>"}, {"pad_token", "<pad>"}}},
   };
-  const auto it = std::find_if(classes.begin(), classes.end(), [&](const ClassDefaults& c) { return c.name == name; });
+  const auto it =
+      std::find_if(classes.begin(), classes.end(), [&](const ClassDefaults& c) { return c.name == name; });
   return it == classes.end() ? nullptr : &*it;
 }
 
@@ -115,7 +122,8 @@ void read_added_tokens_decoder(const Json& json, Config& config) {
     const bool is_number = !key.empty() && key.size() <= 10 &&
                            std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
     if (is_number) id = std::stoll(std::string(key));
-    if (!is_number) base::fail(ErrorCode::Corrupt, "{}: expected token ids as keys, found \"{}\"", json.where(), key);
+    if (!is_number)
+      base::fail(ErrorCode::Corrupt, "{}: expected token ids as keys, found \"{}\"", json.where(), key);
     config.added[id] = read_token(Json(value, json.where() + "." + std::string(key)), false);
   }
 }
@@ -146,7 +154,8 @@ void read_added_tokens_json(const TokenizerFiles& files, Config& config) {
 void read_legacy_files(const TokenizerFiles& files, const Model& model, Config& config) {
   if (!files.special_tokens_map_json.empty()) {
     simdjson::dom::parser parser;
-    read_special_tokens(parse_json(parser, files.special_tokens_map_json, files.subject + ": special_tokens_map.json"), config);
+    read_special_tokens(
+        parse_json(parser, files.special_tokens_map_json, files.subject + ": special_tokens_map.json"), config);
   }
   if (!files.added_tokens_json.empty()) read_added_tokens_json(files, config);
   for (const auto& [id, token] : model.added.tokens()) config.added[id] = token;
@@ -163,7 +172,8 @@ Config read_config(const TokenizerFiles& files, Model& model) {
   }
   if (config.class_name.empty() && files.tokenizer_json.empty()) config.class_name = "GPT2Tokenizer";
   if (const ClassDefaults* defaults = find_class(config.class_name)) {
-    for (const auto& [name, token] : defaults->tokens) config.special[std::string(name)] = {std::string(token), std::nullopt};
+    for (const auto& [name, token] : defaults->tokens)
+      config.special[std::string(name)] = {std::string(token), std::nullopt};
   }
   if (!json) {
     read_legacy_files(files, model, config);
@@ -189,7 +199,8 @@ Config read_config(const TokenizerFiles& files, Model& model) {
 std::vector<SpecialToken> all_special(const Config& config) {
   std::vector<SpecialToken> out;
   const auto add = [&out](const SpecialToken& token) {
-    const bool seen = std::any_of(out.begin(), out.end(), [&](const SpecialToken& t) { return t.content == token.content; });
+    const bool seen =
+        std::any_of(out.begin(), out.end(), [&](const SpecialToken& t) { return t.content == token.content; });
     if (!seen) out.push_back(token);
   };
   for (const std::string_view name : kSpecialNames) {
@@ -232,7 +243,8 @@ void rebuild_template(Model& model, const Config& config, const ClassDefaults& d
   const auto add = [&](std::string_view name, std::string_view option, auto& list) {
     const auto token = config.special.find(std::string(name));
     if (token == config.special.end()) {
-      base::fail(ErrorCode::Corrupt, "{}: tokenizer_config.json: {} is true, but there is no {}", model.subject, option, name);
+      base::fail(ErrorCode::Corrupt, "{}: tokenizer_config.json: {} is true, but there is no {}", model.subject,
+                 option, name);
     }
     list.emplace_back(token->second.content, get_id(model, token->second.content));
   };
@@ -255,16 +267,21 @@ void rebuild_llama(Model& model, bool add_prefix_space, bool legacy) {
   model.normalizer = nullptr;
   model.pre_tokenizer = nullptr;
   if (legacy) {
-    model.normalizer = from_json(R"({"type":"Sequence","normalizers":[)" + (add_prefix_space ? prefix : "") + replace + "]}", make_normalizer);
+    model.normalizer =
+        from_json(R"({"type":"Sequence","normalizers":[)" + (add_prefix_space ? prefix : "") + replace + "]}",
+                  make_normalizer);
   } else {
-    model.pre_tokenizer = from_json(
-        std::string(R"({"type":"Metaspace","replacement":"▁","split":false,"prepend_scheme":")") + (add_prefix_space ? "first" : "never") + "\"}",
-        make_pre_tokenizer);
+    model.pre_tokenizer =
+        from_json(std::string(R"({"type":"Metaspace","replacement":"▁","split":false,"prepend_scheme":")") +
+                      (add_prefix_space ? "first" : "never") + "\"}",
+                  make_pre_tokenizer);
   }
   const std::string strip = add_prefix_space ? R"(,{"type":"Strip","content":" ","start":1,"stop":0})" : "";
-  model.decoder = from_json(R"({"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"▁"},"content":" "},)"
-                            R"({"type":"ByteFallback"},{"type":"Fuse"})" + strip + "]}",
-                            [](const Json& json) { return Decoder(json); });
+  model.decoder =
+      from_json(R"({"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"▁"},"content":" "},)"
+                R"({"type":"ByteFallback"},{"type":"Fuse"})" +
+                    strip + "]}",
+                [](const Json& json) { return Decoder(json); });
 }
 
 }  // namespace
@@ -272,19 +289,21 @@ void rebuild_llama(Model& model, bool add_prefix_space, bool legacy) {
 void apply_config(Model& model, const TokenizerFiles& files) {
   const Config config = read_config(files, model);
   if (config.class_name == "CohereTokenizer" && config.add_prefix_space.value_or(false)) {
-    base::fail(ErrorCode::Unsupported, "{}: tokenizer_config.json: add_prefix_space true is not supported for {}", model.subject,
-               config.class_name);
+    base::fail(ErrorCode::Unsupported, "{}: tokenizer_config.json: add_prefix_space true is not supported for {}",
+               model.subject, config.class_name);
   }
   if (config.class_name == "LlamaTokenizer" && config.add_prefix_space) {
     rebuild_llama(model, *config.add_prefix_space, config.legacy.value_or(true));
   }
   add_tokens(model, config);
   // Without the file there is no say: the package runs tokenizer.json as it is.
-  const bool has_say = !files.tokenizer_config_json.empty() && config.class_name != "LlamaTokenizer" && !config.keeps_prefix_space;
+  const bool has_say =
+      !files.tokenizer_config_json.empty() && config.class_name != "LlamaTokenizer" && !config.keeps_prefix_space;
   if (has_say && model.pre_tokenizer != nullptr) {
     model.pre_tokenizer->set_add_prefix_space(config.add_prefix_space.value_or(false));
   }
-  if (const ClassDefaults* defaults = find_class(config.class_name); defaults != nullptr && defaults->builds_template) {
+  if (const ClassDefaults* defaults = find_class(config.class_name);
+      defaults != nullptr && defaults->builds_template) {
     rebuild_template(model, config, *defaults);
   }
   for (const auto& [name, token] : config.special) {

@@ -35,7 +35,9 @@ class ByteLevelStep : public DecodeStep {
 
 std::optional<char> fallback_byte(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
-  const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1; };
+  const auto digit = [](char c) {
+    return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+  };
   const int high = token[3] == '+' ? 0 : digit(token[3]), low = digit(token[4]);
   if (high < 0 || low < 0) return std::nullopt;
   return static_cast<char>(high * 16 + low);
@@ -192,16 +194,20 @@ std::string strip(std::string_view token, std::string_view content, size_t start
 /// Strip on a token that arrives in parts: the first `start` characters, and up to `stop` at the end.
 class FusedStripStep : public DecodeStep {
  public:
-  FusedStripStep(std::string_view content, size_t start, size_t stop) : content_(content), start_(start), stop_(stop) {}
+  FusedStripStep(std::string_view content, size_t start, size_t stop)
+      : content_(content), start_(start), stop_(stop) {}
   void push(std::string token, std::vector<std::string>& out) override {
     held_ += token;
     for (; left_ < start_; ++left_) {
       if (held_.size() < content_.size() && content_.starts_with(held_)) return;
-      if (!held_.starts_with(content_)) left_ = start_ - 1;
-      else held_.erase(0, content_.size());
+      if (!held_.starts_with(content_))
+        left_ = start_ - 1;
+      else
+        held_.erase(0, content_.size());
     }
     size_t keep = held_.size();
-    for (size_t i = 0; i < stop_ && std::string_view(held_).substr(0, keep).ends_with(content_); ++i) keep -= content_.size();
+    for (size_t i = 0; i < stop_ && std::string_view(held_).substr(0, keep).ends_with(content_); ++i)
+      keep -= content_.size();
     out.push_back(held_.substr(0, keep));
     held_.erase(0, keep);
   }
@@ -248,7 +254,8 @@ class MetaspaceStep : public DecodeStep {
 
 class MetaspacePart : public DecoderPart {
  public:
-  MetaspacePart(std::string_view replacement, bool drops_first) : replacement_(replacement), drops_first_(drops_first) {}
+  MetaspacePart(std::string_view replacement, bool drops_first)
+      : replacement_(replacement), drops_first_(drops_first) {}
   std::unique_ptr<DecodeStep> make_step(bool fused) const override {
     return std::make_unique<MetaspaceStep>(replacement_, drops_first_, fused);
   }
@@ -284,7 +291,9 @@ class SuffixStep : public DecodeStep {
 class SuffixPart : public DecoderPart {
  public:
   explicit SuffixPart(std::string_view suffix) : suffix_(suffix) {}
-  std::unique_ptr<DecodeStep> make_step(bool fused) const override { return std::make_unique<SuffixStep>(suffix_, fused); }
+  std::unique_ptr<DecodeStep> make_step(bool fused) const override {
+    return std::make_unique<SuffixStep>(suffix_, fused);
+  }
 
  private:
   std::string suffix_;
@@ -418,11 +427,14 @@ size_t complete_prefix(std::string_view bytes) noexcept {
   return bytes.size();
 }
 
-Decoder::Decoder() { parts_.push_back(std::make_shared<SimplePart<JoinStep, false>>()); }
+Decoder::Decoder() {
+  parts_.push_back(std::make_shared<SimplePart<JoinStep, false>>());
+}
 
 Decoder::Decoder(const Json& json) {
   add(json, parts_, 0);
-  is_byte_level_ = parts_.size() == 1 && dynamic_cast<const SimplePart<ByteLevelStep, true>*>(parts_[0].get()) != nullptr;
+  is_byte_level_ =
+      parts_.size() == 1 && dynamic_cast<const SimplePart<ByteLevelStep, true>*>(parts_[0].get()) != nullptr;
 }
 
 std::vector<std::unique_ptr<DecodeStep>> Decoder::make_steps() const {
@@ -437,7 +449,8 @@ std::vector<std::unique_ptr<DecodeStep>> Decoder::make_steps() const {
 
 namespace {
 
-void run_from(std::vector<std::unique_ptr<DecodeStep>>& steps, size_t first, std::vector<std::string> tokens, std::string& out) {
+void run_from(std::vector<std::unique_ptr<DecodeStep>>& steps, size_t first, std::vector<std::string> tokens,
+              std::string& out) {
   for (size_t i = first; i < steps.size() && !tokens.empty(); ++i) {
     std::vector<std::string> next;
     for (std::string& token : tokens) steps[i]->push(std::move(token), next);

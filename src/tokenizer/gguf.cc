@@ -1,5 +1,5 @@
-// Tokenizers from the vocabulary of a GGUF file. The file names its pre-tokenizer; the rule behind the name is that of
-// the model family's own tokenizer.json.
+// Tokenizers from the vocabulary of a GGUF file. The file names its pre-tokenizer; the rule behind the name is that
+// of the model family's own tokenizer.json.
 #include <algorithm>
 #include <numeric>
 #include <string>
@@ -52,15 +52,18 @@ constexpr PreRule kPreRules[] = {
 };
 
 const PreRule& get_pre_rule(const GgufVocabulary& source) {
-  const auto* it = std::find_if(std::begin(kPreRules), std::end(kPreRules), [&](const PreRule& r) { return r.name == source.pre; });
+  const auto* it = std::find_if(std::begin(kPreRules), std::end(kPreRules),
+                                [&](const PreRule& r) { return r.name == source.pre; });
   if (it != std::end(kPreRules)) return *it;
   std::string known;
   for (const PreRule& rule : kPreRules) known += (known.empty() ? "" : ", ") + std::string(rule.name);
-  base::fail(ErrorCode::Unsupported, "{}: no rule for the pre-tokenizer \"{}\" (tokenizer.ggml.pre); known: {}", source.subject,
-             source.pre, known);
+  base::fail(ErrorCode::Unsupported, "{}: no rule for the pre-tokenizer \"{}\" (tokenizer.ggml.pre); known: {}",
+             source.subject, source.pre, known);
 }
 
-int32_t type_of(const GgufVocabulary& source, size_t id) { return source.types.empty() ? kNormal : source.types[id]; }
+int32_t type_of(const GgufVocabulary& source, size_t id) {
+  return source.types.empty() ? kNormal : source.types[id];
+}
 
 void check_sizes(const GgufVocabulary& source) {
   const size_t n = source.tokens.size();
@@ -96,7 +99,8 @@ void load_gpt2(const GgufVocabulary& source, Model& model) {
   for (const std::string& line : source.merges) {
     const size_t space = line.find(' ', 1);
     if (space == std::string::npos) {
-      base::fail(ErrorCode::Corrupt, "{}: expected two tokens in the merge {}, found \"{}\"", source.subject, merges.size(), line);
+      base::fail(ErrorCode::Corrupt, "{}: expected two tokens in the merge {}, found \"{}\"", source.subject,
+                 merges.size(), line);
     }
     merges.emplace_back(std::string_view(line).substr(0, space), std::string_view(line).substr(space + 1));
   }
@@ -105,7 +109,8 @@ void load_gpt2(const GgufVocabulary& source, Model& model) {
   model.model = std::make_unique<Bpe>(make_vocabulary(source), merges, std::move(options), source.subject);
   if (!rule.normalizer.empty()) model.normalizer = from_json(rule.normalizer, source.subject, make_normalizer);
   model.pre_tokenizer = from_json(rule.pre_tokenizer, source.subject, make_pre_tokenizer);
-  model.decoder = from_json(R"({"type":"ByteLevel"})", source.subject, [](const Json& json) { return Decoder(json); });
+  model.decoder =
+      from_json(R"({"type":"ByteLevel"})", source.subject, [](const Json& json) { return Decoder(json); });
 }
 
 struct ScoredMerge {
@@ -115,8 +120,8 @@ struct ScoredMerge {
   int32_t left_id, right_id;
 };
 
-// SentencePiece merges the neighbours whose joined piece has the best score. As a list of merges: every way to cut a
-// token into two tokens, best score first (Transformers' convert_slow_tokenizer.py, generate_merges).
+// SentencePiece merges the neighbours whose joined piece has the best score. As a list of merges: every way to cut
+// a token into two tokens, best score first (Transformers' convert_slow_tokenizer.py, generate_merges).
 std::vector<ScoredMerge> derive_merges(const GgufVocabulary& source, const Vocabulary& vocabulary) {
   std::vector<ScoredMerge> merges;
   for (size_t id = 0; id < source.tokens.size(); ++id) {
@@ -151,8 +156,10 @@ void restore_metaspace(GgufVocabulary& source) {
     if (token.find(' ') == std::string::npos) continue;
     std::string restored;
     for (const char c : token) {
-      if (c == ' ') restored += "\xE2\x96\x81";
-      else restored.push_back(c);
+      if (c == ' ')
+        restored += "\xE2\x96\x81";
+      else
+        restored.push_back(c);
     }
     token = std::move(restored);
   }
@@ -160,8 +167,8 @@ void restore_metaspace(GgufVocabulary& source) {
 
 void load_llama(const GgufVocabulary& source, Model& model) {
   if (source.scores.size() != source.tokens.size()) {
-    base::fail(ErrorCode::Corrupt, "{}: expected a score for each of {} tokens, found {}", source.subject, source.tokens.size(),
-               source.scores.size());
+    base::fail(ErrorCode::Corrupt, "{}: expected a score for each of {} tokens, found {}", source.subject,
+               source.tokens.size(), source.scores.size());
   }
   if (std::any_of(source.scores.begin(), source.scores.end(), [](float s) { return !(s == s); })) {
     base::fail(ErrorCode::Corrupt, "{}: expected numbers as scores, found NaN", source.subject);
@@ -185,9 +192,11 @@ void load_llama(const GgufVocabulary& source, Model& model) {
                                       : R"({"type":"Replace","pattern":{"String":" "},"content":"▁"})",
                                source.subject, make_normalizer);
   const std::string strip = prefix ? R"(,{"type":"Strip","content":" ","start":1,"stop":0})" : "";
-  model.decoder = from_json(R"({"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"▁"},"content":" "},)"
-                            R"({"type":"ByteFallback"},{"type":"Fuse"})" + strip + "]}",
-                            source.subject, [](const Json& json) { return Decoder(json); });
+  model.decoder =
+      from_json(R"({"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"▁"},"content":" "},)"
+                R"({"type":"ByteFallback"},{"type":"Fuse"})" +
+                    strip + "]}",
+                source.subject, [](const Json& json) { return Decoder(json); });
 }
 
 void add_tokens(const GgufVocabulary& source, Model& model) {
@@ -206,17 +215,21 @@ void add_tokens(const GgufVocabulary& source, Model& model) {
 }
 
 void set_special_tokens(const GgufVocabulary& source, Model& model) {
-  const std::pair<std::string_view, std::optional<int32_t>> named[] = {
-      {"bos_token", source.bos_id}, {"eos_token", source.eos_id}, {"unk_token", source.unk_id}, {"pad_token", source.pad_id}};
+  const std::pair<std::string_view, std::optional<int32_t>> named[] = {{"bos_token", source.bos_id},
+                                                                       {"eos_token", source.eos_id},
+                                                                       {"unk_token", source.unk_id},
+                                                                       {"pad_token", source.pad_id}};
   std::vector<std::pair<std::string, int32_t>> before, after;
   for (const auto& [name, id] : named) {
     if (!id) continue;
     if (*id < 0 || static_cast<size_t>(*id) >= source.tokens.size()) {
-      base::fail(ErrorCode::Corrupt, "{}: expected the id of {} below {}, found {}", source.subject, name, source.tokens.size(), *id);
+      base::fail(ErrorCode::Corrupt, "{}: expected the id of {} below {}, found {}", source.subject, name,
+                 source.tokens.size(), *id);
     }
     const std::string& token = source.tokens[static_cast<size_t>(*id)];
     model.special_tokens[std::string(name)] = token;
-    if (name == "bos_token" && source.add_bos_token.value_or(source.model == "llama")) before.emplace_back(token, *id);
+    if (name == "bos_token" && source.add_bos_token.value_or(source.model == "llama"))
+      before.emplace_back(token, *id);
     if (name == "eos_token" && source.add_eos_token.value_or(false)) after.emplace_back(token, *id);
   }
   model.post_processor = make_affixes(std::move(before), std::move(after));
@@ -235,8 +248,8 @@ std::unique_ptr<Model> load_gguf(const GgufVocabulary& original) {
   } else if (source.model == "llama") {
     load_llama(source, *model);
   } else {
-    base::fail(ErrorCode::Unsupported, "{}: the tokenizer model \"{}\" is not supported (gpt2 and llama are)", source.subject,
-               source.model);
+    base::fail(ErrorCode::Unsupported, "{}: the tokenizer model \"{}\" is not supported (gpt2 and llama are)",
+               source.subject, source.model);
   }
   add_tokens(source, *model);
   set_special_tokens(source, *model);

@@ -9,17 +9,23 @@ namespace {
 
 std::string_view kind_of(const simdjson::dom::element& element) {
   switch (element.type()) {
-    case simdjson::dom::element_type::ARRAY: return "an array";
-    case simdjson::dom::element_type::OBJECT: return "an object";
-    case simdjson::dom::element_type::STRING: return "a string";
-    case simdjson::dom::element_type::BOOL: return "a boolean";
-    case simdjson::dom::element_type::NULL_VALUE: return "null";
-    default: return "a number";
+    case simdjson::dom::element_type::ARRAY:
+      return "an array";
+    case simdjson::dom::element_type::OBJECT:
+      return "an object";
+    case simdjson::dom::element_type::STRING:
+      return "a string";
+    case simdjson::dom::element_type::BOOL:
+      return "a boolean";
+    case simdjson::dom::element_type::NULL_VALUE:
+      return "null";
+    default:
+      return "a number";
   }
 }
 
-/// `text` with integers beyond 64 bits written as floating-point numbers: Python reads and writes them (Transformers'
-/// model_max_length is 10^30), simdjson refuses them.
+/// `text` with integers beyond 64 bits written as floating-point numbers: Python reads and writes them
+/// (Transformers' model_max_length is 10^30), simdjson refuses them.
 std::string shorten_integers(std::string_view text) {
   constexpr size_t kMaxDigits = 18;
   std::string out;
@@ -36,7 +42,8 @@ std::string shorten_integers(std::string_view text) {
       while (end < text.size() && text[end] >= '0' && text[end] <= '9') ++end;
       out.append(text.substr(i + 1, end - i - 1));
       const bool is_integer = end == text.size() || (text[end] != '.' && text[end] != 'e' && text[end] != 'E');
-      const bool is_fraction = i > 0 && (text[i - 1] == '.' || text[i - 1] == 'e' || text[i - 1] == 'E' || text[i - 1] == '+');
+      const bool is_fraction =
+          i > 0 && (text[i - 1] == '.' || text[i - 1] == 'e' || text[i - 1] == 'E' || text[i - 1] == '+');
       if (is_integer && !is_fraction && end - i > kMaxDigits) out += "e0";
       i = end - 1;
     }
@@ -116,7 +123,8 @@ Json parse_json(simdjson::dom::parser& parser, const std::string& text, std::str
   auto error = parser.parse(text).get(root);
   if (error == simdjson::NUMBER_ERROR) error = parser.parse(shorten_integers(text)).get(root);
   if (error != simdjson::SUCCESS) {
-    base::fail(ErrorCode::Corrupt, "{}: expected JSON, found something else: {}", subject, simdjson::error_message(error));
+    base::fail(ErrorCode::Corrupt, "{}: expected JSON, found something else: {}", subject,
+               simdjson::error_message(error));
   }
   return Json(root, std::string(subject));
 }

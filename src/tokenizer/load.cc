@@ -30,10 +30,12 @@ Vocabulary read_vocabulary(const Json& json) {
   return vocabulary;
 }
 
-std::pair<std::string_view, std::string_view> split_merge(std::string_view line, const std::string& where, size_t rank) {
+std::pair<std::string_view, std::string_view> split_merge(std::string_view line, const std::string& where,
+                                                          size_t rank) {
   const size_t space = line.find(' ');
   if (space == std::string_view::npos || line.find(' ', space + 1) != std::string_view::npos) {
-    base::fail(ErrorCode::Corrupt, "{}: expected two tokens with one space between, found \"{}\" as merge {}", where, line, rank);
+    base::fail(ErrorCode::Corrupt, "{}: expected two tokens with one space between, found \"{}\" as merge {}",
+               where, line, rank);
   }
   return {line.substr(0, space), line.substr(space + 1)};
 }
@@ -53,9 +55,10 @@ Bpe::Merges read_merges(const Json& json) {
     simdjson::dom::array pair;
     std::string_view left, right;
     if (merge.get_array().get(pair) != simdjson::SUCCESS || pair.size() != 2 ||
-        pair.at(0).get_string().get(left) != simdjson::SUCCESS || pair.at(1).get_string().get(right) != simdjson::SUCCESS) {
-      base::fail(ErrorCode::Corrupt, "{}: expected a string or a pair of strings, found something else as merge {}", json.where(),
-                 merges.size());
+        pair.at(0).get_string().get(left) != simdjson::SUCCESS ||
+        pair.at(1).get_string().get(right) != simdjson::SUCCESS) {
+      base::fail(ErrorCode::Corrupt, "{}: expected a string or a pair of strings, found something else as merge {}",
+                 json.where(), merges.size());
     }
     merges.emplace_back(left, right);
   }
@@ -89,9 +92,10 @@ std::unique_ptr<TokenModel> make_unigram(const Json& json) {
     std::string_view token;
     double score = 0;
     if (entry.get_array().get(pair) != simdjson::SUCCESS || pair.size() != 2 ||
-        pair.at(0).get_string().get(token) != simdjson::SUCCESS || pair.at(1).get_double().get(score) != simdjson::SUCCESS) {
-      base::fail(ErrorCode::Corrupt, "{}: expected pairs of token and score, found something else at {}", vocab.where(),
-                 tokens.size());
+        pair.at(0).get_string().get(token) != simdjson::SUCCESS ||
+        pair.at(1).get_double().get(score) != simdjson::SUCCESS) {
+      base::fail(ErrorCode::Corrupt, "{}: expected pairs of token and score, found something else at {}",
+                 vocab.where(), tokens.size());
     }
     tokens.emplace_back(token, score);
   }
@@ -104,14 +108,19 @@ std::unique_ptr<TokenModel> make_model(const Json& json) {
   std::string_view type = json.string_or("type", "");
   if (type.empty()) {  // files older than the field
     const auto vocab = json.find("vocab");
-    type = json.find("merges") ? "BPE" : vocab && vocab->is_array() ? "Unigram" : json.find("max_input_chars_per_word") ? "WordPiece" : "WordLevel";
+    type = json.find("merges")                     ? "BPE"
+           : vocab && vocab->is_array()            ? "Unigram"
+           : json.find("max_input_chars_per_word") ? "WordPiece"
+                                                   : "WordLevel";
   }
   if (type == "BPE") return make_bpe(json);
   if (type == "Unigram") return make_unigram(json);
   if (type == "WordLevel") {
-    return std::make_unique<WordLevel>(read_vocabulary(json.get("vocab")), json.get("unk_token").as_string(), json.where());
+    return std::make_unique<WordLevel>(read_vocabulary(json.get("vocab")), json.get("unk_token").as_string(),
+                                       json.where());
   }
-  base::fail(ErrorCode::Unsupported, "{}: the model \"{}\" is not supported (BPE, Unigram and WordLevel are)", json.where(), type);
+  base::fail(ErrorCode::Unsupported, "{}: the model \"{}\" is not supported (BPE, Unigram and WordLevel are)",
+             json.where(), type);
 }
 
 AddedToken read_added_token(const Json& json) {
@@ -173,8 +182,10 @@ const OldLayout& get_old_layout(const TokenizerFiles& files) {
   for (const OldLayout& layout : layouts) {
     if (layout.class_name == name) return layout;
   }
-  base::fail(ErrorCode::Unsupported, "{}: vocab.json and merges.txt of a {} are not supported (of GPT2Tokenizer and Qwen2Tokenizer they are)",
-             files.subject, name);
+  base::fail(
+      ErrorCode::Unsupported,
+      "{}: vocab.json and merges.txt of a {} are not supported (of GPT2Tokenizer and Qwen2Tokenizer they are)",
+      files.subject, name);
 }
 
 }  // namespace
@@ -196,7 +207,8 @@ std::unique_ptr<Model> load_vocab_and_merges(const TokenizerFiles& files) {
   model->subject = files.subject;
   model->model = std::make_unique<Bpe>(read_vocabulary(vocab), merges, BpeOptions(), vocab.where());
   simdjson::dom::parser parts;
-  if (!layout.normalizer.empty()) model->normalizer = make_normalizer(parse_json(parts, std::string(layout.normalizer), files.subject));
+  if (!layout.normalizer.empty())
+    model->normalizer = make_normalizer(parse_json(parts, std::string(layout.normalizer), files.subject));
   model->pre_tokenizer = make_pre_tokenizer(parse_json(parts, std::string(layout.pre_tokenizer), files.subject));
   model->decoder = Decoder(parse_json(parts, std::string(kByteLevel), files.subject));
   return model;
@@ -206,7 +218,8 @@ void finish_model(Model& model) {
   model.added.build(*model.model, model.normalizer.get(), model.subject);
   // ByteLevel's characters only stand for bytes: where the model can take the bytes, they are never written out.
   if (auto* bpe = dynamic_cast<Bpe*>(model.model.get()); bpe != nullptr && model.pre_tokenizer != nullptr) {
-    if (model.pre_tokenizer->ends_with_byte_level() && bpe->take_plain_bytes()) model.pre_tokenizer->leave_bytes_plain();
+    if (model.pre_tokenizer->ends_with_byte_level() && bpe->take_plain_bytes())
+      model.pre_tokenizer->leave_bytes_plain();
   }
 }
 

@@ -137,7 +137,8 @@ class ReplaceRegex : public Normalizer {
     std::string out;
     size_t done = 0;
     for (const Span& match : matches) {
-      if (match.begin == 0 && match.end > 0 && (content_.empty() || utf8_length(text[0]) < match.end)) at_start = false;
+      if (match.begin == 0 && match.end > 0 && (content_.empty() || utf8_length(text[0]) < match.end))
+        at_start = false;
       out.append(text, done, match.begin - done).append(content_);
       done = match.end;
     }
@@ -215,6 +216,8 @@ std::unique_ptr<const Normalizer> make(const Json& json, size_t depth) {
 
 }  // namespace
 
-std::unique_ptr<const Normalizer> make_normalizer(const Json& json) { return make(json, 0); }
+std::unique_ptr<const Normalizer> make_normalizer(const Json& json) {
+  return make(json, 0);
+}
 
 }  // namespace kvfork::tokenizer

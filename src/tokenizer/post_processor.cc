@@ -11,7 +11,8 @@ std::unique_ptr<const PostProcessor> make(const Json& json, size_t depth);
 
 int32_t id_of(const Json& json) {
   const int64_t id = json.as_int();
-  if (id < 0 || id > INT32_MAX) base::fail(ErrorCode::Corrupt, "{}: expected a token id, found {}", json.where(), id);
+  if (id < 0 || id > INT32_MAX)
+    base::fail(ErrorCode::Corrupt, "{}: expected a token id, found {}", json.where(), id);
   return static_cast<int32_t>(id);
 }
 
@@ -76,7 +77,8 @@ std::unique_ptr<const PostProcessor> make_template(const Json& json) {
     const Json token = json.get("special_tokens").get(name.as_string());
     const std::vector<Json> ids = token.get("ids").as_array(), tokens = token.get("tokens").as_array();
     if (ids.size() != tokens.size()) token.expected("as many ids as tokens");
-    for (size_t i = 0; i < ids.size(); ++i) items.push_back({false, id_of(ids[i]), std::string(tokens[i].as_string())});
+    for (size_t i = 0; i < ids.size(); ++i)
+      items.push_back({false, id_of(ids[i]), std::string(tokens[i].as_string())});
   }
   return std::make_unique<Template>(std::move(items));
 }
@@ -105,7 +107,9 @@ std::unique_ptr<const PostProcessor> make(const Json& json, size_t depth) {
 
 }  // namespace
 
-std::unique_ptr<const PostProcessor> make_post_processor(const Json& json) { return make(json, 0); }
+std::unique_ptr<const PostProcessor> make_post_processor(const Json& json) {
+  return make(json, 0);
+}
 
 std::unique_ptr<const PostProcessor> make_affixes(std::vector<std::pair<std::string, int32_t>> before,
                                                   std::vector<std::pair<std::string, int32_t>> after) {

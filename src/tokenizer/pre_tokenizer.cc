@@ -53,7 +53,8 @@ class Splitter : public PreTokenizer {
 
 class RegexSplitter : public Splitter {
  public:
-  RegexSplitter(Regex regex, SplitBehavior behavior, bool invert) : Splitter(behavior, invert), regex_(std::move(regex)) {}
+  RegexSplitter(Regex regex, SplitBehavior behavior, bool invert)
+      : Splitter(behavior, invert), regex_(std::move(regex)) {}
 
  protected:
   void find(std::string_view piece, std::vector<Span>& matches) const override { regex_.find_all(piece, matches); }
@@ -69,7 +70,8 @@ class StringSplitter : public Splitter {
 
  protected:
   void find(std::string_view piece, std::vector<Span>& matches) const override {
-    for (size_t at = piece.find(pattern_); at != std::string_view::npos; at = piece.find(pattern_, at + pattern_.size())) {
+    for (size_t at = piece.find(pattern_); at != std::string_view::npos;
+         at = piece.find(pattern_, at + pattern_.size())) {
       matches.push_back({at, at + pattern_.size()});
     }
   }
@@ -88,7 +90,8 @@ class PropertySplitter : public Splitter {
     const PropertyTable& table = property_table();
     for (const char *p = piece.data(), *end = p + piece.size(); p < end;) {
       const auto begin = static_cast<size_t>(p - piece.data());
-      if ((table[next_code_point(p)] & property_) != 0) matches.push_back({begin, static_cast<size_t>(p - piece.data())});
+      if ((table[next_code_point(p)] & property_) != 0)
+        matches.push_back({begin, static_cast<size_t>(p - piece.data())});
     }
   }
 
@@ -196,7 +199,8 @@ class Metaspace : public PreTokenizer {
       const size_t begin = out.size();
       const bool has_prefix = piece.starts_with(' ') || piece.starts_with(replacement_);
       const bool is_first = pieces.at_start && span.begin == 0;
-      if (!has_prefix && (prepend_ == Prepend::Always || (prepend_ == Prepend::First && is_first))) out += replacement_;
+      if (!has_prefix && (prepend_ == Prepend::Always || (prepend_ == Prepend::First && is_first)))
+        out += replacement_;
       for (const char c : piece) {
         if (c == ' ') {
           out += replacement_;
@@ -262,13 +266,16 @@ std::string_view one_character(const Json& json) {
 std::unique_ptr<PreTokenizer> make_metaspace(const Json& json) {
   const std::string_view scheme = json.string_or("prepend_scheme", "always");
   Metaspace::Prepend prepend = Metaspace::Prepend::Always;
-  if (scheme == "first") prepend = Metaspace::Prepend::First;
-  else if (scheme == "never") prepend = Metaspace::Prepend::Never;
+  if (scheme == "first")
+    prepend = Metaspace::Prepend::First;
+  else if (scheme == "never")
+    prepend = Metaspace::Prepend::Never;
   else if (scheme != "always") {
     base::fail(ErrorCode::Corrupt, "{}: expected a prepend_scheme, found \"{}\"", json.where(), scheme);
   }
   if (!json.bool_or("add_prefix_space", true) && prepend != Metaspace::Prepend::Never) {
-    base::fail(ErrorCode::Corrupt, "{}: add_prefix_space false contradicts prepend_scheme \"{}\"", json.where(), scheme);
+    base::fail(ErrorCode::Corrupt, "{}: add_prefix_space false contradicts prepend_scheme \"{}\"", json.where(),
+               scheme);
   }
   return std::make_unique<Metaspace>(one_character(json.get("replacement")), prepend, json.bool_or("split", true));
 }
@@ -294,11 +301,13 @@ std::unique_ptr<PreTokenizer> make(const Json& json, size_t depth) {
   if (type == "Split") return make_split(json);
   if (type == "Digits") {
     const bool individual = json.get("individual_digits").as_bool();
-    return std::make_unique<PropertySplitter>(kIsNumeric, individual ? SplitBehavior::Isolated : SplitBehavior::Contiguous);
+    return std::make_unique<PropertySplitter>(kIsNumeric,
+                                              individual ? SplitBehavior::Isolated : SplitBehavior::Contiguous);
   }
   if (type == "Punctuation") {
     const auto behavior = json.find("behavior");
-    return std::make_unique<PropertySplitter>(kIsPunctuation, behavior ? behavior_of(*behavior) : SplitBehavior::Isolated);
+    return std::make_unique<PropertySplitter>(kIsPunctuation,
+                                              behavior ? behavior_of(*behavior) : SplitBehavior::Isolated);
   }
   if (type == "Whitespace") return std::make_unique<Whitespace>();
   if (type == "WhitespaceSplit") return std::make_unique<PropertySplitter>(kIsSpace, SplitBehavior::Removed);
@@ -314,10 +323,12 @@ std::unique_ptr<PreTokenizer> make(const Json& json, size_t depth) {
 
 }  // namespace
 
-std::unique_ptr<PreTokenizer> make_pre_tokenizer(const Json& json) { return make(json, 0); }
+std::unique_ptr<PreTokenizer> make_pre_tokenizer(const Json& json) {
+  return make(json, 0);
+}
 
-void split_piece(size_t piece_size, const std::vector<Span>& matches, SplitBehavior behavior, bool invert, size_t offset,
-                 std::vector<Span>& out) {
+void split_piece(size_t piece_size, const std::vector<Span>& matches, SplitBehavior behavior, bool invert,
+                 size_t offset, std::vector<Span>& out) {
   struct Part {
     Span span;
     bool match;
@@ -351,22 +362,28 @@ void split_piece(size_t piece_size, const std::vector<Span>& matches, SplitBehav
       break;
     case SplitBehavior::Contiguous:
       for (const Part& part : parts) {
-        if (part.match == previous && !merged.empty()) merged.back().span.end = part.span.end;
-        else merged.push_back(part);
+        if (part.match == previous && !merged.empty())
+          merged.back().span.end = part.span.end;
+        else
+          merged.push_back(part);
         previous = part.match;
       }
       break;
     case SplitBehavior::MergedWithPrevious:
       for (const Part& part : parts) {
-        if (part.match && !previous && !merged.empty()) merged.back().span.end = part.span.end;
-        else merged.push_back(part);
+        if (part.match && !previous && !merged.empty())
+          merged.back().span.end = part.span.end;
+        else
+          merged.push_back(part);
         previous = part.match;
       }
       break;
     default:
       for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
-        if (part->match && !previous && !merged.empty()) merged.back().span.begin = part->span.begin;
-        else merged.push_back(*part);
+        if (part->match && !previous && !merged.empty())
+          merged.back().span.begin = part->span.begin;
+        else
+          merged.push_back(*part);
         previous = part->match;
       }
       std::reverse(merged.begin(), merged.end());

@@ -50,7 +50,7 @@ std::unique_ptr<PreTokenizer> make_unicode_scripts();
 enum class SplitBehavior { Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous };
 
 /// Cuts `piece` at `matches` (relative to the start of `piece`), appending spans that start at `offset`.
-void split_piece(size_t piece_size, const std::vector<Span>& matches, SplitBehavior behavior, bool invert, size_t offset,
-                 std::vector<Span>& out);
+void split_piece(size_t piece_size, const std::vector<Span>& matches, SplitBehavior behavior, bool invert,
+                 size_t offset, std::vector<Span>& out);
 
 }  // namespace kvfork::tokenizer

@@ -1,5 +1,5 @@
-// SentencePiece's precompiled character map: a double-array trie (darts-clone layout) from byte strings to offsets in a
-// blob of replacement strings.
+// SentencePiece's precompiled character map: a double-array trie (darts-clone layout) from byte strings to offsets
+// in a blob of replacement strings.
 #include <utf8proc.h>
 
 #include <cstdint>
@@ -21,13 +21,20 @@ std::string decode_base64(std::string_view text, const std::string& where) {
   int n_bits = 0;
   for (const char c : text) {
     uint32_t value;
-    if (c >= 'A' && c <= 'Z') value = static_cast<uint32_t>(c - 'A');
-    else if (c >= 'a' && c <= 'z') value = static_cast<uint32_t>(c - 'a' + 26);
-    else if (c >= '0' && c <= '9') value = static_cast<uint32_t>(c - '0' + 52);
-    else if (c == '+') value = 62;
-    else if (c == '/') value = 63;
-    else if (c == '=') break;
-    else base::fail(ErrorCode::Corrupt, "{}: expected base64, found the character '{}'", where, c);
+    if (c >= 'A' && c <= 'Z')
+      value = static_cast<uint32_t>(c - 'A');
+    else if (c >= 'a' && c <= 'z')
+      value = static_cast<uint32_t>(c - 'a' + 26);
+    else if (c >= '0' && c <= '9')
+      value = static_cast<uint32_t>(c - '0' + 52);
+    else if (c == '+')
+      value = 62;
+    else if (c == '/')
+      value = 63;
+    else if (c == '=')
+      break;
+    else
+      base::fail(ErrorCode::Corrupt, "{}: expected base64, found the character '{}'", where, c);
     bits = bits << 6 | value;
     n_bits += 6;
     if (n_bits >= 8) {
@@ -44,8 +51,8 @@ class Precompiled : public Normalizer {
     uint32_t trie_bytes = 0;
     if (charsmap.size() >= 4) std::memcpy(&trie_bytes, charsmap.data(), 4);
     if (charsmap.size() < 4 || trie_bytes % 4 != 0 || trie_bytes > charsmap.size() - 4) {
-      base::fail(ErrorCode::Corrupt, "{}: expected a trie of whole words within {} bytes, found a size of {}", where,
-                 charsmap.size(), trie_bytes);
+      base::fail(ErrorCode::Corrupt, "{}: expected a trie of whole words within {} bytes, found a size of {}",
+                 where, charsmap.size(), trie_bytes);
     }
     trie_.resize(trie_bytes / 4);
     if (trie_bytes > 0) std::memcpy(trie_.data(), charsmap.data() + 4, trie_bytes);
@@ -87,7 +94,8 @@ class Precompiled : public Normalizer {
 
   static bool is_control(char32_t c) {
     const int bound = utf8proc_get_property(static_cast<utf8proc_int32_t>(c))->boundclass;
-    return bound == UTF8PROC_BOUNDCLASS_CR || bound == UTF8PROC_BOUNDCLASS_LF || bound == UTF8PROC_BOUNDCLASS_CONTROL;
+    return bound == UTF8PROC_BOUNDCLASS_CR || bound == UTF8PROC_BOUNDCLASS_LF ||
+           bound == UTF8PROC_BOUNDCLASS_CONTROL;
   }
 
   /// The end of the extended grapheme cluster that starts at `begin`.
@@ -100,8 +108,8 @@ class Precompiled : public Normalizer {
       if (c < 0x300 && c != '\r' && static_cast<unsigned char>(*p) < 0x80) break;
       const char* q = p;
       const char32_t next = next_code_point(q);
-      const bool breaks =
-          utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(c), static_cast<utf8proc_int32_t>(next), &state) != 0;
+      const bool breaks = utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(c),
+                                                           static_cast<utf8proc_int32_t>(next), &state) != 0;
       // The package's Unicode is newer than utf8proc's: marks that only it knows join what is not a control.
       if (breaks && ((property_table()[next] & kIsExtending) == 0 || is_control(c))) break;
       c = next;
@@ -131,7 +139,8 @@ class Precompiled : public Normalizer {
 
   std::optional<std::string_view> string_at(size_t offset) const {
     if (offset > strings_.size()) return std::nullopt;
-    if (offset < strings_.size() && (static_cast<unsigned char>(strings_[offset]) & 0xC0) == 0x80) return std::nullopt;
+    if (offset < strings_.size() && (static_cast<unsigned char>(strings_[offset]) & 0xC0) == 0x80)
+      return std::nullopt;
     const size_t end = std::min(strings_.find('\0', offset), strings_.size());
     return std::string_view(strings_).substr(offset, end - offset);
   }

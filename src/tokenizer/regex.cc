@@ -80,7 +80,8 @@ Alphabet make_alphabet(const std::vector<CodePointSet>& sets, std::string_view p
   for (size_t s = 0; s < sets.size(); ++s) {
     size_t cut = 0;
     for (const auto& [first, last] : sets[s].ranges()) {
-      cut = static_cast<size_t>(std::lower_bound(cuts.begin() + static_cast<ptrdiff_t>(cut), cuts.end(), first) - cuts.begin());
+      cut = static_cast<size_t>(std::lower_bound(cuts.begin() + static_cast<ptrdiff_t>(cut), cuts.end(), first) -
+                                cuts.begin());
       for (; cut < cuts.size() && cuts[cut] <= last; ++cut) signatures[cut][s] = true;
     }
   }
@@ -90,8 +91,8 @@ Alphabet make_alphabet(const std::vector<CodePointSet>& sets, std::string_view p
     const auto [it, is_new] = symbols.try_emplace(signatures[i], static_cast<uint8_t>(symbols.size()));
     if (is_new) out.membership.push_back(signatures[i]);
     if (symbols.size() > 256) {
-      base::fail(ErrorCode::Unsupported, "{}: a regular expression with more than 256 kinds of characters: \"{}\"", subject,
-                 pattern);
+      base::fail(ErrorCode::Unsupported, "{}: a regular expression with more than 256 kinds of characters: \"{}\"",
+                 subject, pattern);
     }
     const size_t end = i + 1 < cuts.size() ? cuts[i + 1] : kCodePoints;
     std::memset(flat.data() + cuts[i], it->second, end - cuts[i]);
@@ -107,7 +108,9 @@ Alphabet make_alphabet(const std::vector<CodePointSet>& sets, std::string_view p
   return out;
 }
 
-void append_byte(std::string& out, size_t byte) { out += fmt::format("\\x{:02x}", byte); }
+void append_byte(std::string& out, size_t byte) {
+  out += fmt::format("\\x{:02x}", byte);
+}
 
 std::string byte_class(const Alphabet& alphabet, size_t set) {
   std::vector<size_t> members;
@@ -164,8 +167,8 @@ struct Regex::Program {
       return match(symbols, start, work);
     }
     if (rc < 0 && rc != PCRE2_ERROR_NOMATCH) {
-      base::fail(ErrorCode::Limit, "{}: the regular expression \"{}\" needs too much work on a text of {} bytes", subject,
-                 pattern, symbols.size());
+      base::fail(ErrorCode::Limit, "{}: the regular expression \"{}\" needs too much work on a text of {} bytes",
+                 subject, pattern, symbols.size());
     }
     return rc;
   }
@@ -189,7 +192,8 @@ Regex Regex::compile(std::string_view pattern, std::string_view subject) {
   }
   int error = 0;
   PCRE2_SIZE offset = 0;
-  program->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(bytes.data()), bytes.size(), 0, &error, &offset, nullptr);
+  program->code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(bytes.data()), bytes.size(), 0, &error, &offset, nullptr);
   if (program->code == nullptr) {
     PCRE2_UCHAR message[256];
     pcre2_get_error_message(error, message, sizeof message);

@@ -1,8 +1,8 @@
 // The regular expressions of tokenizer.json, with the meaning that Oniguruma (Ruby syntax) gives them.
 //
-// A pattern is parsed here and every character class is evaluated with the package's own Unicode tables. Code points
-// that no class of the pattern tells apart form one symbol; the text is rewritten to one byte per character and PCRE2
-// (with JIT) matches bytes. So PCRE2's Unicode version plays no part, and large classes cost nothing.
+// A pattern is parsed here and every character class is evaluated with the package's own Unicode tables. Code
+// points that no class of the pattern tells apart form one symbol; the text is rewritten to one byte per character
+// and PCRE2 (with JIT) matches bytes. So PCRE2's Unicode version plays no part, and large classes cost nothing.
 //
 // Thread rule: a Regex is immutable after compile and may be used from any thread.
 #pragma once

@@ -24,19 +24,26 @@ CodePointSet of_categories(std::initializer_list<int> categories) {
   return CodePointSet::of_categories(mask);
 }
 
-CodePointSet letters() { return of_categories({Lu, Ll, Lt, Lm, Lo}); }
-CodePointSet numbers() { return of_categories({Nd, Nl, No}); }
-CodePointSet marks() { return of_categories({Mn, Mc, Me}); }
+CodePointSet letters() {
+  return of_categories({Lu, Ll, Lt, Lm, Lo});
+}
+CodePointSet numbers() {
+  return of_categories({Nd, Nl, No});
+}
+CodePointSet marks() {
+  return of_categories({Mn, Mc, Me});
+}
 
 // Script=Han of Unicode 16; unassigned code points within are cut out by category.
 constexpr std::pair<char32_t, char32_t> kHan[] = {
-    {0x2E80, 0x2FD5},   {0x3005, 0x3005},   {0x3007, 0x3007},   {0x3021, 0x3029},   {0x3038, 0x303B},  {0x3400, 0x4DBF},
-    {0x4E00, 0x9FFF},   {0xF900, 0xFAD9},   {0x16FE2, 0x16FE3}, {0x16FF0, 0x16FF1}, {0x20000, 0x323AF}};
+    {0x2E80, 0x2FD5}, {0x3005, 0x3005}, {0x3007, 0x3007},   {0x3021, 0x3029},   {0x3038, 0x303B},  {0x3400, 0x4DBF},
+    {0x4E00, 0x9FFF}, {0xF900, 0xFAD9}, {0x16FE2, 0x16FE3}, {0x16FF0, 0x16FF1}, {0x20000, 0x323AF}};
 
 std::string squeeze(std::string_view name) {
   std::string out;
   for (const char c : name) {
-    if (c != ' ' && c != '_' && c != '-') out.push_back(static_cast<char>(std::tolower(static_cast<unsigned char>(c))));
+    if (c != ' ' && c != '_' && c != '-')
+      out.push_back(static_cast<char>(std::tolower(static_cast<unsigned char>(c))));
   }
   return out;
 }
@@ -47,14 +54,18 @@ CodePointSet spaces() {
   set.add(0x85, 0x85);
   return set;
 }
-CodePointSet digits() { return of_categories({Nd}); }
+CodePointSet digits() {
+  return of_categories({Nd});
+}
 CodePointSet hex_digits() {
   CodePointSet set = CodePointSet::of('0', '9');
   set.add('a', 'f');
   set.add('A', 'F');
   return set;
 }
-CodePointSet words() { return of_categories({Lu, Ll, Lt, Lm, Lo, Mn, Mc, Me, Nd, Nl, No, Pc}); }
+CodePointSet words() {
+  return of_categories({Lu, Ll, Lt, Lm, Lo, Mn, Mc, Me, Nd, Nl, No, Pc});
+}
 
 /// The set of a property name, without `\p{` and `}`.
 std::optional<CodePointSet> find_property(std::string_view raw) {
@@ -96,16 +107,18 @@ class Parser {
 
  private:
   [[noreturn]] void corrupt(std::string_view what) const {
-    base::fail(ErrorCode::Corrupt, "{}: expected a valid regular expression, found {} at byte {} of \"{}\"", subject_,
-               what, position_, pattern_);
+    base::fail(ErrorCode::Corrupt, "{}: expected a valid regular expression, found {} at byte {} of \"{}\"",
+               subject_, what, position_, pattern_);
   }
   [[noreturn]] void unsupported(std::string_view what) const {
-    base::fail(ErrorCode::Unsupported, "{}: {} is not supported in a regular expression (byte {} of \"{}\")", subject_,
-               what, position_, pattern_);
+    base::fail(ErrorCode::Unsupported, "{}: {} is not supported in a regular expression (byte {} of \"{}\")",
+               subject_, what, position_, pattern_);
   }
 
   bool at_end() const { return position_ >= pattern_.size(); }
-  char peek(size_t ahead = 0) const { return position_ + ahead < pattern_.size() ? pattern_[position_ + ahead] : '\0'; }
+  char peek(size_t ahead = 0) const {
+    return position_ + ahead < pattern_.size() ? pattern_[position_ + ahead] : '\0';
+  }
   bool accept(std::string_view text) {
     if (pattern_.substr(position_, text.size()) != text) return false;
     position_ += text.size();
@@ -188,10 +201,13 @@ class Parser {
     }
     if (c != '{') return out;
     size_t end = position_ + 1;
-    while (end < pattern_.size() && (std::isdigit(static_cast<unsigned char>(pattern_[end])) || pattern_[end] == ',')) ++end;
+    while (end < pattern_.size() &&
+           (std::isdigit(static_cast<unsigned char>(pattern_[end])) || pattern_[end] == ','))
+      ++end;
     const std::string_view body = pattern_.substr(position_ + 1, end - position_ - 1);
     const bool has_digit = std::any_of(body.begin(), body.end(), [](char x) { return x != ','; });
-    if (end >= pattern_.size() || pattern_[end] != '}' || !has_digit || std::count(body.begin(), body.end(), ',') > 1) {
+    if (end >= pattern_.size() || pattern_[end] != '}' || !has_digit ||
+        std::count(body.begin(), body.end(), ',') > 1) {
       return out;
     }
     if (body.size() > 11) unsupported("a repeat count this large");
@@ -208,7 +224,8 @@ class Parser {
   /// False when the atom takes no quantifier of its own (an option switch).
   bool parse_atom(size_t depth) {
     switch (peek()) {
-      case '(': return parse_group(depth);
+      case '(':
+        return parse_group(depth);
       case '[':
         ++position_;
         emit_set(parse_class(depth + 1));
@@ -227,8 +244,11 @@ class Parser {
         return true;
       case '*':
       case '+':
-      case '?': corrupt("a quantifier with nothing to repeat");
-      case '\\': parse_escape(); return true;
+      case '?':
+        corrupt("a quantifier with nothing to repeat");
+      case '\\':
+        parse_escape();
+        return true;
       default: {
         const char32_t c = take();
         emit_set(CodePointSet::of(c, c));
@@ -270,11 +290,20 @@ class Parser {
     bool on = true;
     while (peek() != ':' && peek() != ')') {
       switch (const char c = peek()) {
-        case '-': on = false; break;
-        case 'i': ignore_case_ = on; break;
-        case 'm': dot_all_ = on; break;
-        case 'x': extended_ = on; break;
-        default: unsupported(std::string("the group option '") + c + "'");
+        case '-':
+          on = false;
+          break;
+        case 'i':
+          ignore_case_ = on;
+          break;
+        case 'm':
+          dot_all_ = on;
+          break;
+        case 'x':
+          extended_ = on;
+          break;
+        default:
+          unsupported(std::string("the group option '") + c + "'");
       }
       ++position_;
     }
@@ -302,16 +331,26 @@ class Parser {
   void parse_escape() {
     const char c = peek(1);
     switch (c) {
-      case 'A': position_ += 2; return emit("\\A");
-      case 'z': position_ += 2; return emit("\\z");
+      case 'A':
+        position_ += 2;
+        return emit("\\A");
+      case 'z':
+        position_ += 2;
+        return emit("\\z");
       case 'Z':
         position_ += 2;
         emit("(?:\\z|(?=");
         emit_set(CodePointSet::of('\n', '\n'));
         return emit("\\z))");
-      case 'G': position_ += 2; return emit("\\G");
-      case 'b': position_ += 2; return emit_boundary(words(), false);
-      case 'B': position_ += 2; return emit_boundary(words(), true);
+      case 'G':
+        position_ += 2;
+        return emit("\\G");
+      case 'b':
+        position_ += 2;
+        return emit_boundary(words(), false);
+      case 'B':
+        position_ += 2;
+        return emit_boundary(words(), true);
       case 'R': {
         position_ += 2;
         emit("(?>");
@@ -324,7 +363,8 @@ class Parser {
         emit_set(breaks);
         return emit(")");
       }
-      default: break;
+      default:
+        break;
     }
     if (std::isdigit(static_cast<unsigned char>(c)) && c != '0') unsupported("a back reference");
     if (c == 'k' || c == 'g' || c == 'X' || c == 'y' || c == 'Y' || c == 'K') {
@@ -339,17 +379,35 @@ class Parser {
     const char c = peek();
     if (at_end()) corrupt("a backslash at the end");
     switch (c) {
-      case 's': ++position_; return spaces();
-      case 'S': ++position_; return spaces().complement();
-      case 'd': ++position_; return digits();
-      case 'D': ++position_; return digits().complement();
-      case 'w': ++position_; return words();
-      case 'W': ++position_; return words().complement();
-      case 'h': ++position_; return hex_digits();
-      case 'H': ++position_; return hex_digits().complement();
+      case 's':
+        ++position_;
+        return spaces();
+      case 'S':
+        ++position_;
+        return spaces().complement();
+      case 'd':
+        ++position_;
+        return digits();
+      case 'D':
+        ++position_;
+        return digits().complement();
+      case 'w':
+        ++position_;
+        return words();
+      case 'W':
+        ++position_;
+        return words().complement();
+      case 'h':
+        ++position_;
+        return hex_digits();
+      case 'H':
+        ++position_;
+        return hex_digits().complement();
       case 'p':
-      case 'P': return parse_property(c == 'P');
-      default: break;
+      case 'P':
+        return parse_property(c == 'P');
+      default:
+        break;
     }
     const char32_t literal = parse_literal_escape();
     return CodePointSet::of(literal, literal);
@@ -382,16 +440,36 @@ class Parser {
   char32_t parse_literal_escape() {
     const char c = peek();
     switch (c) {
-      case 'n': ++position_; return '\n';
-      case 'r': ++position_; return '\r';
-      case 't': ++position_; return '\t';
-      case 'f': ++position_; return '\f';
-      case 'v': ++position_; return '\v';
-      case 'a': ++position_; return '\a';
-      case 'e': ++position_; return 0x1B;
-      case 'b': ++position_; return '\b';
-      case '0': ++position_; return 0;
-      case 'u': ++position_; return parse_hex(4, 4);
+      case 'n':
+        ++position_;
+        return '\n';
+      case 'r':
+        ++position_;
+        return '\r';
+      case 't':
+        ++position_;
+        return '\t';
+      case 'f':
+        ++position_;
+        return '\f';
+      case 'v':
+        ++position_;
+        return '\v';
+      case 'a':
+        ++position_;
+        return '\a';
+      case 'e':
+        ++position_;
+        return 0x1B;
+      case 'b':
+        ++position_;
+        return '\b';
+      case '0':
+        ++position_;
+        return 0;
+      case 'u':
+        ++position_;
+        return parse_hex(4, 4);
       case 'x': {
         ++position_;
         if (!accept("{")) return parse_hex(1, 2);
@@ -399,7 +477,8 @@ class Parser {
         if (!accept("}")) corrupt("an unclosed \\x{");
         return value;
       }
-      default: return take();
+      default:
+        return take();
     }
   }
 
@@ -454,7 +533,8 @@ class Parser {
     if (peek() == '\\') {
       const size_t start = position_;
       const CodePointSet escaped = parse_set_escape();
-      const bool is_single = escaped.ranges().size() == 1 && escaped.ranges()[0].first == escaped.ranges()[0].last &&
+      const bool is_single = escaped.ranges().size() == 1 &&
+                             escaped.ranges()[0].first == escaped.ranges()[0].last &&
                              std::string_view("sSdDwWhHpP").find(pattern_[start + 1]) == std::string_view::npos;
       if (!is_single) return set.add(escaped);
       first = escaped.ranges()[0].first;

@@ -23,7 +23,8 @@ using tokenizer::TokenSink;
 /// One encode of one text.
 class Encoder {
  public:
-  Encoder(const Model& model, const EncodeOptions& options, TokenSink& sink) : model_(model), options_(options), sink_(sink) {
+  Encoder(const Model& model, const EncodeOptions& options, TokenSink& sink)
+      : model_(model), options_(options), sink_(sink) {
     options_.literal_special_tokens = options.literal_special_tokens || model.split_special_tokens;
   }
 
@@ -123,8 +124,10 @@ namespace tokenizer {
 class StreamState {
  public:
   StreamState(const Model& model, SpecialTokens special_tokens, Cleanup cleanup)
-      : model_(model), skips_special_(special_tokens == SpecialTokens::Skip),
-        cleans_(cleanup == Cleanup::AsConfigured && model.clean_up_tokenization_spaces), steps_(model.decoder.make_steps()) {}
+      : model_(model),
+        skips_special_(special_tokens == SpecialTokens::Skip),
+        cleans_(cleanup == Cleanup::AsConfigured && model.clean_up_tokenization_spaces),
+        steps_(model.decoder.make_steps()) {}
 
   void push(int32_t id, std::string& out) {
     const std::optional<std::string_view> piece = find_piece(model_, id);
@@ -164,7 +167,8 @@ Tokenizer Tokenizer::from_files(const TokenizerFiles& files) {
   } else if (!files.vocab_json.empty() && !files.merges_txt.empty()) {
     model = tokenizer::load_vocab_and_merges(files);
   } else {
-    base::fail(ErrorCode::NotFound, "{}: expected tokenizer.json, or vocab.json and merges.txt; found neither", files.subject);
+    base::fail(ErrorCode::NotFound, "{}: expected tokenizer.json, or vocab.json and merges.txt; found neither",
+               files.subject);
   }
   tokenizer::apply_config(*model, files);
   tokenizer::finish_model(*model);
@@ -184,10 +188,11 @@ Tokenizer Tokenizer::from_directory(const std::string& directory) {
     files.merges_txt = read_if_present(dir / "merges.txt");
     const bool has_sentencepiece = std::filesystem::exists(dir / "tokenizer.model");
     if ((files.vocab_json.empty() || files.merges_txt.empty()) && has_sentencepiece) {
-      base::fail(ErrorCode::Unsupported,
-                 "{}: expected tokenizer.json, found only tokenizer.model (a SentencePiece protobuf); load it once with "
-                 "Transformers' AutoTokenizer and call save_pretrained to get a tokenizer.json",
-                 directory);
+      base::fail(
+          ErrorCode::Unsupported,
+          "{}: expected tokenizer.json, found only tokenizer.model (a SentencePiece protobuf); load it once with "
+          "Transformers' AutoTokenizer and call save_pretrained to get a tokenizer.json",
+          directory);
     }
   }
   return from_files(files);
@@ -205,7 +210,8 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOption
   return std::move(sink.ids);
 }
 
-std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOptions& options, EncodeReport& report) const {
+std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOptions& options,
+                                       EncodeReport& report) const {
   report = EncodeReport();
   TokenSink sink;
   sink.report = &report;
@@ -235,18 +241,26 @@ std::optional<int32_t> Tokenizer::find_id(std::string_view piece) const {
   return id < 0 ? std::nullopt : std::optional(id);
 }
 
-bool Tokenizer::has_id(int32_t id) const noexcept { return find_piece(*model_, id).has_value(); }
+bool Tokenizer::has_id(int32_t id) const noexcept {
+  return find_piece(*model_, id).has_value();
+}
 
 bool Tokenizer::is_special(int32_t id) const noexcept {
   const auto piece = find_piece(*model_, id);
   return piece && model_->added.is_special(*piece);
 }
 
-bool Tokenizer::is_added(int32_t id) const noexcept { return model_->added.find(id) != nullptr; }
+bool Tokenizer::is_added(int32_t id) const noexcept {
+  return model_->added.find(id) != nullptr;
+}
 
-size_t Tokenizer::vocab_size() const noexcept { return model_->model->size() + model_->added.count_new(*model_->model); }
+size_t Tokenizer::vocab_size() const noexcept {
+  return model_->model->size() + model_->added.count_new(*model_->model);
+}
 
-const std::map<std::string, std::string>& Tokenizer::special_tokens() const noexcept { return model_->special_tokens; }
+const std::map<std::string, std::string>& Tokenizer::special_tokens() const noexcept {
+  return model_->special_tokens;
+}
 
 const std::vector<std::string>& Tokenizer::additional_special_tokens() const noexcept {
   return model_->additional_special_tokens;

@@ -58,7 +58,8 @@ std::vector<uint16_t> make_property_words() {
   for (size_t i = 0; i < kCanonical_count; ++i) {
     words[kCanonical[i].code_point] |= kMayCompose;
   }
-  for (size_t i = 0; i < kCompositions_count; ++i) words[kCompositions[i].composed] &= static_cast<uint16_t>(~kMayCompose);
+  for (size_t i = 0; i < kCompositions_count; ++i)
+    words[kCompositions[i].composed] &= static_cast<uint16_t>(~kMayCompose);
   for (size_t i = 0; i < kCompositions_count; ++i) words[kCompositions[i].second] |= kMayCompose;
   for (char32_t c = kHangulV; c < kHangulV + kHangulNV; ++c) words[c] |= kMayCompose;
   for (char32_t c = kHangulT; c < kHangulT + kHangulNT; ++c) words[c] |= kMayCompose;
@@ -95,8 +96,8 @@ const Mapping* find_mapping(const Mapping* table, size_t count, char32_t c) {
 
 uint8_t combining_class(char32_t c) {
   const CombiningClass* end = kCombiningClasses + kCombiningClasses_count;
-  const CombiningClass* it =
-      std::lower_bound(kCombiningClasses, end, c, [](const CombiningClass& m, char32_t x) { return m.code_point < x; });
+  const CombiningClass* it = std::lower_bound(kCombiningClasses, end, c,
+                                              [](const CombiningClass& m, char32_t x) { return m.code_point < x; });
   return it != end && it->code_point == c ? it->value : 0;
 }
 
@@ -158,9 +159,8 @@ char32_t compose_pair(char32_t first, char32_t second) {
   }
   const Composition* end = kCompositions + kCompositions_count;
   const Composition* it =
-      std::lower_bound(kCompositions, end, std::pair(first, second), [](const Composition& c, const auto& pair) {
-        return std::pair(c.first, c.second) < pair;
-      });
+      std::lower_bound(kCompositions, end, std::pair(first, second),
+                       [](const Composition& c, const auto& pair) { return std::pair(c.first, c.second) < pair; });
   return it != end && it->first == first && it->second == second ? it->composed : 0;
 }
 

@@ -10,7 +10,9 @@ namespace {
 /// 0 for characters that go with any script.
 uint16_t script_of(char32_t c) {
   const ScriptRun* end = kScriptRuns + kScriptRuns_count;
-  return std::prev(std::upper_bound(kScriptRuns, end, c, [](char32_t x, const ScriptRun& run) { return x < run.first; }))->script;
+  return std::prev(
+             std::upper_bound(kScriptRuns, end, c, [](char32_t x, const ScriptRun& run) { return x < run.first; }))
+      ->script;
 }
 
 /// Cuts where the script changes. Text before the first character that has a script is lost, as in the package.
@@ -37,6 +39,8 @@ class UnicodeScripts : public PreTokenizer {
 
 }  // namespace
 
-std::unique_ptr<PreTokenizer> make_unicode_scripts() { return std::make_unique<UnicodeScripts>(); }
+std::unique_ptr<PreTokenizer> make_unicode_scripts() {
+  return std::make_unique<UnicodeScripts>();
+}
 
 }  // namespace kvfork::tokenizer

@@ -75,7 +75,8 @@ const Unigram::Node* Unigram::step(const Node& node, uint8_t byte) const noexcep
 
 int32_t Unigram::get_unk_id() const {
   if (!unk_id_) {
-    base::fail(ErrorCode::Unsupported, "{}: the text has a character outside the vocabulary, and there is no unk_id", subject_);
+    base::fail(ErrorCode::Unsupported,
+               "{}: the text has a character outside the vocabulary, and there is no unk_id", subject_);
   }
   return *unk_id_;
 }
@@ -84,8 +85,8 @@ void Unigram::emit(std::string_view text, TokenSink& sink) const {
   int32_t id = vocabulary_.find(text);
   if (id < 0) {
     const bool has_bytes = byte_fallback_ && std::all_of(text.begin(), text.end(), [this](char b) {
-      return fallback_ids_[static_cast<uint8_t>(b)] >= 0;
-    });
+                             return fallback_ids_[static_cast<uint8_t>(b)] >= 0;
+                           });
     if (has_bytes) {
       for (const char b : text) {
         const int32_t byte_id = fallback_ids_[static_cast<uint8_t>(b)];
@@ -106,7 +107,8 @@ void Unigram::encode(std::string_view piece, TokenSink& sink) const {
     uint32_t start = UINT32_MAX;
     int32_t id = -1;
   };
-  if (piece.size() >= UINT32_MAX) base::fail(ErrorCode::Limit, "{}: a piece of {} bytes is too long", subject_, piece.size());
+  if (piece.size() >= UINT32_MAX)
+    base::fail(ErrorCode::Limit, "{}: a piece of {} bytes is too long", subject_, piece.size());
   std::vector<Best> best(piece.size() + 1);
   const auto offer = [&best](size_t end, double score, size_t start, int32_t id) {
     Best& target = best[end];
@@ -154,7 +156,8 @@ void WordLevel::encode(std::string_view piece, TokenSink& sink) const {
   int32_t id = vocabulary_.find(piece);
   if (id < 0) id = unk_id_;
   if (id < 0) {
-    base::fail(ErrorCode::Unsupported, "{}: the text has a word outside the vocabulary, and there is no unk_token", subject_);
+    base::fail(ErrorCode::Unsupported, "{}: the text has a word outside the vocabulary, and there is no unk_token",
+               subject_);
   }
   sink.ids.push_back(id);
   if (sink.report != nullptr) sink.report->pieces.emplace_back(vocabulary_.token(id));

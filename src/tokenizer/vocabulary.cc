@@ -36,8 +36,8 @@ void Vocabulary::build(const std::vector<std::pair<std::string_view, int64_t>>& 
   const auto limit = static_cast<int64_t>(entries.size() * 8 + (size_t{1} << 20));
   for (const auto& [token, id] : entries) {
     if (id < 0 || id > limit) {
-      base::fail(ErrorCode::Corrupt, "{}: expected token ids from 0 to {} for {} tokens, found {} for \"{}\"", subject, limit,
-                 entries.size(), id, token);
+      base::fail(ErrorCode::Corrupt, "{}: expected token ids from 0 to {} for {} tokens, found {} for \"{}\"",
+                 subject, limit, entries.size(), id, token);
     }
     n_bytes += token.size();
     max_id = std::max(max_id, id);
@@ -57,8 +57,8 @@ void Vocabulary::build(const std::vector<std::pair<std::string_view, int64_t>>& 
     }
     Entry& entry = by_id_[static_cast<size_t>(id)];
     if (entry.size != kNone) {
-      base::fail(ErrorCode::Corrupt, "{}: expected one token per id, found id {} for \"{}\" and for \"{}\"", subject, id,
-                 std::string_view(arena_.data() + entry.offset, entry.size), token);
+      base::fail(ErrorCode::Corrupt, "{}: expected one token per id, found id {} for \"{}\" and for \"{}\"",
+                 subject, id, std::string_view(arena_.data() + entry.offset, entry.size), token);
     }
     entry = {offset, static_cast<uint32_t>(token.size())};
   }

@@ -15,9 +15,11 @@ using nlohmann::json;
 json byte_level_json() {
   json vocab, merges = json::array({json::array({"h", "e"}), "l l"});
   int id = 0;
-  for (const char* token : {"h", "e", "l", "o", "Ġ", "w", "r", "d", "he", "ll", "Ã", "©", "æ", "Ĺ", "¥"}) vocab[token] = id++;
+  for (const char* token : {"h", "e", "l", "o", "Ġ", "w", "r", "d", "he", "ll", "Ã", "©", "æ", "Ĺ", "¥"})
+    vocab[token] = id++;
   return {{"version", "1.0"},
-          {"added_tokens", json::array({{{"id", 15}, {"content", "<|end|>"}, {"special", true}, {"normalized", false}}})},
+          {"added_tokens",
+           json::array({{{"id", 15}, {"content", "<|end|>"}, {"special", true}, {"normalized", false}}})},
           {"normalizer", nullptr},
           {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
           {"post_processor", nullptr},
@@ -69,7 +71,8 @@ TEST(Tokenizer, LiteralSpecialTokensStayText) {
   const Tokenizer tokenizer = load(byte_level_json());
   EncodeOptions options;
   options.literal_special_tokens = true;
-  EXPECT_EQ(tokenizer.encode("h<|end|>", options), (Ids{0, 1, 7}));  // of "<|end|>" only e and d are in the vocabulary
+  EXPECT_EQ(tokenizer.encode("h<|end|>", options),
+            (Ids{0, 1, 7}));  // of "<|end|>" only e and d are in the vocabulary
 }
 
 TEST(Tokenizer, NamesTheByteThatIsNotUtf8) {
@@ -128,9 +131,18 @@ TEST(DecodeStream, CleanupJoinsLikeTheWholeDecode) {
     const std::string whole = tokenizer.decode(ids, SpecialTokens::Keep);
     std::string expected = tokenizer.decode(ids, SpecialTokens::Keep, Cleanup::Off);
     changed = changed || expected != whole;
-    for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
-             {" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"}, {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}}) {
-      for (size_t at = expected.find(from); at != std::string::npos; at = expected.find(from, at + to.size())) expected.replace(at, from.size(), to);
+    for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{{" .", "."},
+                                                                                   {" ?", "?"},
+                                                                                   {" !", "!"},
+                                                                                   {" ,", ","},
+                                                                                   {" ' ", "'"},
+                                                                                   {" n't", "n't"},
+                                                                                   {" 'm", "'m"},
+                                                                                   {" 's", "'s"},
+                                                                                   {" 've", "'ve"},
+                                                                                   {" 're", "'re"}}) {
+      for (size_t at = expected.find(from); at != std::string::npos; at = expected.find(from, at + to.size()))
+        expected.replace(at, from.size(), to);
     }
     ASSERT_EQ(whole, expected);
     ASSERT_EQ(joined, expected);
@@ -190,14 +202,22 @@ TEST(TokenizerFiles, RefusesHostileTokenizerJson) {
       {with("/model/dropout", 0.1), ErrorCode::Unsupported, "dropout"},
       {with("/model", nullptr), ErrorCode::Corrupt, "\"model\""},
       {with("/normalizer", {{"type", "BertNormalizer"}}), ErrorCode::Unsupported, "BertNormalizer"},
-      {with("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "////fwAA"}}), ErrorCode::Corrupt, "trie"},
+      {with("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "////fwAA"}}), ErrorCode::Corrupt,
+       "trie"},
       {with("/pre_tokenizer", {{"type", "BertPreTokenizer"}}), ErrorCode::Unsupported, "BertPreTokenizer"},
-      {with("/pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", "(a"}}}, {"behavior", "Isolated"}, {"invert", false}}), ErrorCode::Corrupt, "unclosed"},
-      {with("/pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", "(a)\\1"}}}, {"behavior", "Isolated"}, {"invert", false}}), ErrorCode::Unsupported, "back reference"},
+      {with("/pre_tokenizer",
+            {{"type", "Split"}, {"pattern", {{"Regex", "(a"}}}, {"behavior", "Isolated"}, {"invert", false}}),
+       ErrorCode::Corrupt, "unclosed"},
+      {with("/pre_tokenizer",
+            {{"type", "Split"}, {"pattern", {{"Regex", "(a)\\1"}}}, {"behavior", "Isolated"}, {"invert", false}}),
+       ErrorCode::Unsupported, "back reference"},
       {with("/pre_tokenizer", {{"type", "FixedLength"}, {"length", 0}}), ErrorCode::Corrupt, "length"},
       {with("/decoder", {{"type", "WordPiece"}}), ErrorCode::Unsupported, "WordPiece"},
       {with("/post_processor", {{"type", "Other"}}), ErrorCode::Unsupported, "Other"},
-      {with("/post_processor", {{"type", "TemplateProcessing"}, {"single", json::array({{{"SpecialToken", {{"id", "<x>"}}}}})}, {"special_tokens", json::object()}}), ErrorCode::Corrupt, "<x>"},
+      {with("/post_processor", {{"type", "TemplateProcessing"},
+                                {"single", json::array({{{"SpecialToken", {{"id", "<x>"}}}}})},
+                                {"special_tokens", json::object()}}),
+       ErrorCode::Corrupt, "<x>"},
       {with("/added_tokens", json::array({3})), ErrorCode::Corrupt, "added_tokens[0]"},
       {json::array(), ErrorCode::Corrupt, "object"},
   };

@@ -46,16 +46,19 @@ kvfork::Tokenizer load(const std::string& path) {
   return kvfork::Tokenizer::from_gguf(vocabulary);
 }
 
-json answer(const kvfork::Tokenizer& tokenizer, const json& request, const kvfork::EncodeOptions& options, Cleanup cleanup) {
+json answer(const kvfork::Tokenizer& tokenizer, const json& request, const kvfork::EncodeOptions& options,
+            Cleanup cleanup) {
   std::vector<int32_t> ids;
   json out;
   if (request.is_object() && request.contains("ids")) {
     ids = request["ids"].get<std::vector<int32_t>>();
   } else {
-    const std::string text = request.is_string() ? request.get<std::string>() : request.at("text").get<std::string>();
+    const std::string text =
+        request.is_string() ? request.get<std::string>() : request.at("text").get<std::string>();
     kvfork::EncodeReport report;
     ids = tokenizer.encode(text, options, report);
-    if (tokenizer.encode(text, options) != ids) throw kvfork::Error(kvfork::ErrorCode::Parity, "encode with and without a report differ");
+    if (tokenizer.encode(text, options) != ids)
+      throw kvfork::Error(kvfork::ErrorCode::Parity, "encode with and without a report differ");
     out["pieces"] = report.pieces;
   }
   out["ids"] = ids;
