@@ -132,8 +132,7 @@ class BatchCommand {
 
  private:
   void open_model() {
-    const Progress progress("opening " + args_.model_flags.model, args_.model_flags.progress());
-    model_ = Model::open(args_.model_flags.model, args_.model_flags.options());
+    model_ = args_.model_flags.open();
     model_->text();
     defaults_ = args_.generation.options(model_->generation_defaults());
     const Identity& identity = model_->identity();

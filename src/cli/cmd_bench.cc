@@ -74,8 +74,7 @@ class Bench {
 
  private:
   void open() {
-    const Progress progress("opening " + args_.model_flags.model, args_.model_flags.progress());
-    model_ = Model::open(args_.model_flags.model, args_.model_flags.options());
+    model_ = args_.model_flags.open();
     options_ = GenerateOptions::from_defaults(model_->generation_defaults(), args_.max_new_tokens);
     options_.eos_token_ids.clear();  // the same number of new tokens at every length
     report_.model = model_->info();

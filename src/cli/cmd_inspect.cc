@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/commands.h"
+#include "cli/hub_model.h"
 #include "cli/identity_json.h"
 #include "cli/output.h"
 #include "kvfork/error.h"
@@ -172,7 +173,10 @@ int inspect(const Args& args) {
     args.json ? write_json(context_json(args.path, facts, args.check)) : print_context(args.path, facts, args.check);
     return 0;
   }
-  const ModelFacts facts = inspect_model(args.path);
+  PullOptions pull;
+  pull.files = PullFiles::Small;
+  const LocatedModel located = locate_model(args.path, args.json ? Progress::Show::Never : Progress::Show::Auto, std::move(pull));
+  const ModelFacts facts = inspect_model(located.path);
   args.json ? write_json(model_json(args.path, facts)) : print_model(args.path, facts);
   return 0;
 }
@@ -181,7 +185,7 @@ int inspect(const Args& args) {
 
 Command add_inspect(CLI::App& app) {
   auto args = std::make_shared<Args>();
-  app.add_option("path", args->path, "A directory in Hugging Face layout, a GGUF file, or a saved context")->required();
+  app.add_option("path", args->path, "A directory in Hugging Face layout, a GGUF file, a Hub id, or a saved context")->required();
   app.add_flag("--check", args->check, "Of a saved context: compare every byte with its checksum");
   app.add_flag("--json", args->json, "One JSON document on standard output");
   return [args] { return inspect(*args); };

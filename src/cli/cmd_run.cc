@@ -23,6 +23,7 @@
 #include "kvfork/error.h"
 #include "kvfork/fork.h"
 #include "kvfork/generate.h"
+#include "kvfork/identity.h"
 #include "kvfork/model.h"
 #include "kvfork/text.h"
 #include "kvfork/verify.h"
@@ -82,12 +83,15 @@ class Run {
 
  private:
   void open_model() {
+    const LocatedModel located = args_.model_flags.locate();
     const Progress progress("opening " + args_.model_flags.model, args_.model_flags.progress());
     const auto start = Clock::now();
-    model_ = Model::open(args_.model_flags.model, args_.model_flags.options());
+    model_ = Model::open(located.path, args_.model_flags.options());
     model_->text();
     report_.open_ms = milliseconds_since(start);
     report_.model = model_;
+    report_.name = args_.model_flags.model;
+    report_.revision = located.revision ? *located.revision : model_->identity().revision;
     options_ = args_.generation.options(model_->generation_defaults());
     if (args_.speculate == "lookup") options_.speculation = Speculation::Lookup;
   }
@@ -220,7 +224,9 @@ class Run {
 
 Command add_run(CLI::App& app) {
   auto args = std::make_shared<Args>();
+  args->model_flags.model = "Qwen/Qwen2-0.5B-Instruct";
   args->model_flags.add_to(app);
+  app.get_option("--model")->required(false)->capture_default_str();
   args->fixed_part.add_to(app);
   app.add_option("--prompt", args->prompts, "A request; repeatable (default: one per line of standard input)")
       ->allow_extra_args(false);

@@ -57,11 +57,8 @@ class Save {
     if (args_.fixed_part.loads() && !args_.fixed_part.is_given())
       throw UsageError("save: with --load, expected --messages, --context or --context-file to continue it with");
     expect_writable_place(args_.out);
-    {
-      const Progress progress("opening " + args_.model_flags.model, args_.model_flags.progress());
-      model_ = Model::open(args_.model_flags.model, args_.model_flags.options());
-      model_->text();
-    }
+    model_ = args_.model_flags.open();
+    model_->text();
     const auto start = Clock::now();
     context_ = args_.fixed_part.loads() ? continue_saved() : prefill();
     prefill_seconds_ = seconds_since(start);

@@ -78,10 +78,7 @@ class Score {
 
   int run() {
     chunks_ = parse_sizes(args_.chunks, "--chunks");
-    {
-      const Progress progress("opening " + args_.model_flags.model, args_.model_flags.progress());
-      model_ = Model::open(args_.model_flags.model, args_.model_flags.options());
-    }
+    model_ = args_.model_flags.open();
     ids_ = make_ids();
     if (ids_.empty()) throw Error(ErrorCode::InvalidArgument, "score: expected at least one token, found none");
     if (*args_.fork_option && args_.fork_at >= ids_.size())

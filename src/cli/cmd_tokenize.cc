@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/default_policy.h"
 #include "cli/fixed_part.h"
+#include "cli/hub_model.h"
 #include "cli/json_object.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -47,10 +48,17 @@ struct Args {
   bool render = false;
 };
 
+// Of a Hub id the small files are pulled, not the weights.
+std::string locate_text(const std::string& model) {
+  PullOptions pull;
+  pull.files = PullFiles::Small;
+  return locate_model(model, Progress::Show::Auto, std::move(pull)).path;
+}
+
 class Tokenize {
  public:
   explicit Tokenize(const Args& args)
-      : args_(args), text_(Text::open(args.model)), template_(args.template_flags.choose(text_->chat_template())) {}
+      : args_(args), text_(Text::open(locate_text(args.model))), template_(args.template_flags.choose(text_->chat_template())) {}
 
   int run() {
     if (args_.jsonl) return run_lines();
@@ -203,7 +211,7 @@ class Tokenize {
 
 Command add_tokenize(CLI::App& app) {
   auto args = std::make_shared<Args>();
-  app.add_option("--model", args->model, "A directory with tokenizer.json and tokenizer_config.json, or a GGUF file")
+  app.add_option("--model", args->model, "A directory with tokenizer.json and tokenizer_config.json, a GGUF file, or a Hub id")
       ->required()
       ->check(not_empty());
   args->text_option = app.add_option("--text", args->text, "The text (default: standard input)");

@@ -79,8 +79,7 @@ class Verify {
   }
 
   void open_model() {
-    const Progress progress("opening " + args_.model_flags.model, args_.model_flags.progress());
-    model_ = Model::open(args_.model_flags.model, args_.model_flags.options());
+    model_ = args_.model_flags.open();
     model_->text();
     if (args_.fixed_part.loads()) {
       context_ = args_.fixed_part.open_saved(*model_);

@@ -84,7 +84,10 @@ CLI::Validator not_empty() {
 }
 
 void ModelFlags::add_to(CLI::App& app) {
-  app.add_option("--model", model, "A directory in Hugging Face layout or a GGUF file")->required()->check(not_empty());
+  app.add_option("--model", model, "A directory in Hugging Face layout, a GGUF file, or a Hub id ORG/NAME[@REVISION]")
+      ->required()
+      ->check(not_empty());
+  app.add_option("--gguf", gguf_file, "Of a Hub id: this GGUF file of the repository")->check(not_empty());
   app.add_option("--dtype", dtype, "float32 or bfloat16: activations and KV cache; weights stay as stored")
       ->check(CLI::IsMember({"float32", "bfloat16"}))
       ->capture_default_str();
@@ -99,6 +102,18 @@ ModelOptions ModelFlags::options() const {
   options.mode = dtype == "bfloat16" ? ComputeMode::BFloat16 : ComputeMode::Float32;
   options.n_threads = threads;
   return options;
+}
+
+LocatedModel ModelFlags::locate() const {
+  PullOptions pull;
+  if (!gguf_file.empty()) pull.gguf_file = gguf_file;
+  return locate_model(model, progress(), std::move(pull));
+}
+
+std::shared_ptr<const Model> ModelFlags::open() const {
+  const LocatedModel located = locate();
+  const Progress shown("opening " + model, progress());
+  return Model::open(located.path, options());
 }
 
 void TemplateFlags::add_to(CLI::App& app) {

@@ -5,11 +5,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cli/hub_model.h"
 #include "cli/output.h"
 #include "kvfork/chat.h"
 #include "kvfork/model.h"
@@ -22,7 +24,7 @@ CLI::Validator whole_number(uint64_t least = 0);
 /// A validator: not the empty text.
 CLI::Validator not_empty();
 
-/// --model, --dtype, --threads, --quiet, --json.
+/// --model, --gguf, --dtype, --threads, --quiet, --json.
 struct ModelFlags {
   std::string model;
   std::string dtype = "float32";
@@ -30,8 +32,14 @@ struct ModelFlags {
   bool quiet = false;
   bool json = false;
 
+  std::string gguf_file;
+
   void add_to(CLI::App& app);
   ModelOptions options() const;
+  /// Where the model lies; a Hub id is pulled first. Throws as locate_model.
+  LocatedModel locate() const;
+  /// Locates and opens, with progress. Throws as locate_model and Model::open.
+  std::shared_ptr<const Model> open() const;
   Progress::Show progress() const { return quiet ? Progress::Show::Never : Progress::Show::Auto; }
 };
 

@@ -61,8 +61,8 @@ void print_json(const RunReport& report) {
                                {"decode_ms_per_token", summary(answer.decode_ms_per_token)}};
     answers.push_back(std::move(shown_answer));
   }
-  write_json({{"model", info.path},
-              {"revision", nullptr},
+  write_json({{"model", report.name},
+              {"revision", report.revision.empty() ? Json(nullptr) : Json(report.revision)},
               {"dtype", compute_mode_name(info.mode)},
               {"kernel_set", info.kernel_set},
               {"threads", info.n_threads},
@@ -74,12 +74,12 @@ void print_json(const RunReport& report) {
 
 void print_header(const RunReport& report) {
   const ModelInfo& info = report.model->info();
-  write_output(fmt::format("model       {} ({})\n", info.path, info.architecture));
+  write_output(fmt::format("model       {} ({})\n", report.name, info.architecture));
+  if (!report.revision.empty()) write_output(fmt::format("revision    {}\n", report.revision));
   write_output(fmt::format("mode        {}, kernel set {}, {} thread{}\n", compute_mode_name(info.mode), info.kernel_set,
                            info.n_threads, info.n_threads == 1 ? "" : "s"));
   write_output(fmt::format("version     kvfork {}\n", version()));
-  write_output(fmt::format("context     {} tokens, {:.1f} MiB of keys and values\n", report.context->size(),
-                           static_cast<double>(report.context->kv_bytes()) / (1 << 20)));
+  write_output(fmt::format("context     {} tokens, {} bytes of keys and values\n", report.context->size(), report.context->kv_bytes()));
   write_output(fmt::format("parity      {} of {} prompts: every id and every logit bit equal with and without the cache\n",
                            report.answers.size(), report.answers.size()));
 }

@@ -31,6 +31,8 @@ struct RunAnswer {
 };
 
 struct RunReport {
+  std::string name;      // as --model has it
+  std::string revision;  // the Hub's commit; empty where none is known
   std::shared_ptr<const Model> model;
   std::shared_ptr<const Context> context;
   double open_ms = 0;

@@ -32,6 +32,7 @@ ParityReport compare_uncached(const Context& context, size_t n_cached, std::span
   Fork cached = context.fork_at(n_cached);
   cached.append(request.subspan(n_cached));
   report.cached = generate(cached, fingerprinted);
+  fingerprinted.speculation = Speculation::Off;  // the plain path proves the other, guesses and all
   Fork uncached = context.model()->start();
   uncached.append(request);
   report.uncached = generate(uncached, fingerprinted);
