@@ -45,6 +45,15 @@ elif task == "scan":
 elif task == "config":
     from transformers import AutoConfig
     print(AutoConfig.from_pretrained(argument[0]).model_type)
+elif task == "generate":
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    tokenizer = AutoTokenizer.from_pretrained(argument[0])
+    model = AutoModelForCausalLM.from_pretrained(argument[0], dtype=torch.float32, attn_implementation="eager")
+    messages = [{"role": "system", "content": argument[1]}, {"role": "user", "content": argument[2]}]
+    ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt")
+    out = model.generate(ids, do_sample=False, max_new_tokens=16, pad_token_id=0)
+    print(json.dumps(out[0, ids.shape[1]:].tolist()))
 """
 
 
@@ -297,7 +306,27 @@ def throughput(args):
     check(max(memory) < memory[0] + 4096, "memory grows with the file")
 
 
-CHECKS = [python_opens_what_kvfork_pulled, transformers_opens_what_kvfork_pulled, kvfork_opens_what_python_downloaded,
+def run_answers_as_transformers(args):
+    """kvfork run --model ORG/NAME, and from_pretrained of the same name, each from a cache of its own."""
+    golden = os.path.join(ROOT, "tests", "golden", "checkpoints", "llama-f16-sharded")
+    files = {name: open(os.path.join(golden, name), "rb").read() for name in os.listdir(golden)}
+    prompt = "Where is my order?"
+    with World(args.kvfork, files) as w:
+        expected = json.loads(w.python("generate", "org/tiny", "Answer politely.", prompt))
+    with World(args.kvfork, files) as w:
+        command = [args.kvfork, "run", "--model", "org/tiny", "--context", "Answer politely.", "--prompt", prompt,
+                   "--max-new-tokens", "16", "--benchmark-repeats", "1", "--json"]
+        start = lambda **env: subprocess.Popen(command, env=dict(w.env, **env), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        output = json.loads(finish(start()))
+        check(output["answers"][0]["ids"] == expected, "%s, expected %s" % (output["answers"][0]["ids"], expected))
+        check(output["revision"] == w.commit, output["revision"])
+        before = len(w.hub.requests())
+        again = json.loads(finish(start(HF_HUB_OFFLINE="1")))
+        check(again["answers"][0]["ids"] == expected, "offline: other ids")
+        check(len(w.hub.requests()) == before, "a request while offline")
+
+
+CHECKS = [run_answers_as_transformers, python_opens_what_kvfork_pulled, transformers_opens_what_kvfork_pulled, kvfork_opens_what_python_downloaded,
           kvfork_completes_what_python_began, same_layout, both_at_once, downloads_go_on_in_the_other, kills, throughput]
 
 
