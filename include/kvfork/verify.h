@@ -51,7 +51,7 @@ struct VerifyCheck {
 struct VerifyOptions {
   std::vector<std::string> prompts;  ///< none: a list of kvfork's own, of several lengths and scripts
   size_t max_new_tokens = 8;         ///< per generation
-  double limit_seconds = 30;         ///< the context limit is filled for real where that takes no longer than this
+  double limit_seconds = 60;         ///< the context limit is filled for real where that takes no longer than this
   std::string directory;  ///< for the file of save_open; empty: the system's directory for temporary files
   std::function<void(const std::string& name)> on_start;   ///< before each check
   std::function<void(const VerifyCheck& check)> on_check;  ///< after each check
@@ -67,7 +67,7 @@ struct VerifyReport {
 /// Runs the checklist. `prompter` makes the requests, `mode` says where the context ends; `context` is the one to
 /// check, or null: it is prefilled from the prompter. What a check finds never throws. Throws what
 /// Prompter::make_context and Model::prefill throw, a refused boundary aside, which is a finding;
-/// Error{InvalidArgument} for options out of range.
+/// Error{InvalidArgument} for options out of range and prompts that are not UTF-8.
 VerifyReport verify(const std::shared_ptr<const Model>& model, const Prompter& prompter, BoundaryMode mode,
                     std::shared_ptr<const Context> context, const VerifyOptions& options);
 

@@ -42,6 +42,13 @@ ParityReport compare_uncached(const Context& context, size_t n_cached, std::span
 
 VerifyReport verify(const std::shared_ptr<const Model>& model, const Prompter& prompter, BoundaryMode mode,
                     std::shared_ptr<const Context> context, const VerifyOptions& options) {
+  for (const std::string& text : options.prompts) {
+    try {
+      prompter.make_request(text);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::InvalidArgument) throw;  // the caller's mistake; the rest are findings
+    }
+  }
   std::vector<int32_t> ids;
   if (context != nullptr) {
     ids.assign(context->ids().begin(), context->ids().end());

@@ -168,6 +168,16 @@ TEST_F(Verify, ATemplateThatAlwaysBreaksTheBoundaryLeavesTheRestNotRun) {
   }
 }
 
+TEST_F(Verify, PromptsThatAreNoTextAreRefused) {
+  options_.prompts = {"fine", "not \xFF fine"};
+  try {
+    verify(model_, prompter_, BoundaryMode::Message, nullptr, options_);
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::InvalidArgument);
+  }
+}
+
 TEST_F(Verify, PromptsBeyondTheLimitAreSaidToLeaveNoRoom) {
   options_.prompts = {std::string(20000, 'x')};
   const VerifyReport report = verify(model_, prompter_, BoundaryMode::Message, nullptr, options_);
@@ -402,7 +412,7 @@ struct HoldsTheContext : VerifySubject {
 };
 
 TEST_F(Verify, AForkThatCopiesItsContextFailsForkCost) {
-  EXPECT_TRUE(contains(expect_only<CopiesTheContext>("fork_cost"), "time grows"));
+  EXPECT_TRUE(contains(expect_only<CopiesTheContext>("fork_cost"), "grows with the context"));
   EXPECT_TRUE(contains(expect_only<HoldsTheContext>("fork_cost"), "memory grows"));
 }
 
