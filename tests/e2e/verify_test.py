@@ -69,6 +69,13 @@ class Passes(VerifyTest):
         self.ok("save", "--model", self.model, "--context", CONTEXT, "--out", saved)
         self.assert_all_pass(self.verify("--load", saved, "--prompt", "hello"))
 
+    def test_with_a_saved_context_that_continues_another(self):
+        parent, child = self.folder / "parent.safetensors", self.folder / "child.safetensors"
+        self.ok("save", "--model", self.model, "--context", CONTEXT, "--out", parent)
+        more = self.write("more.json", json.dumps([{"role": "user", "content": "hello"}, {"role": "assistant", "content": "the order"}]))
+        self.ok("save", "--model", self.model, "--load", parent, "--messages", more, "--out", child)
+        self.assert_all_pass(self.verify("--load", child, "--prompt", "hello"))
+
     def test_in_a_small_context_limit(self):
         model = self.checkpoint(max_position_embeddings=96)
         checks = self.verify("--context", CONTEXT, "--prompt", "hello", "--max-new-tokens", 4, model=model)
