@@ -38,7 +38,7 @@ std::vector<BatchAnswer> VerifySubject::answer_all(const Context& context, std::
 }
 
 void VerifySubject::save(const Context& context, const std::string& path) {
-  context.save(path);
+  context.save(path, {.flatten = true});  // a parent's file lies elsewhere
 }
 
 std::shared_ptr<const Context> VerifySubject::open(const std::string& path) {
