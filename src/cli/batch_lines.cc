@@ -18,6 +18,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr int kMaxDepth = 400;  // the reader recurses
+
 constexpr std::string_view kWhiteSpace = " \t\r\n";
 
 // Options of generate() and of other engines' requests that would change the answer and that a line cannot give here. Any
@@ -159,7 +161,10 @@ RequestLine parse_request_line(std::string_view line, const GenerateOptions& def
   RequestLine request;
   request.options = defaults;
   try {
-    const Json json = Json::parse(line);
+    const Json json = Json::parse(line, [](int depth, Json::parse_event_t, const Json&) {
+      if (depth > kMaxDepth) throw LineError("line: expected a JSON object, found too many levels of it");
+      return true;
+    });
     if (!json.is_object()) refuse("line", "a JSON object", json);
     read_id(json, request.id);
     read_text(json, request);

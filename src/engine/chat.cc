@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_depth.h"
 #include "base/mapped_file.h"
 #include "jinja/clock.h"
 #include "jinja/template.h"
@@ -43,6 +44,7 @@ class Entry {
 using Entries = std::map<std::string, std::shared_ptr<const Entry>>;
 
 Json parse_config(const std::string& text, const std::string& subject) {
+  if (base::is_too_deep_json(text)) base::fail(ErrorCode::Corrupt, "{}: expected JSON, found too many levels of it", subject);
   Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded()) base::fail(ErrorCode::Corrupt, "{}: expected JSON, found other text", subject);
   if (!json.is_object())

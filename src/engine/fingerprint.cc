@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/json_depth.h"
 #include "base/sha256.h"
 #include "checkpoint/gguf.h"
 #include "engine/fingerprint_memory.h"
@@ -31,6 +32,7 @@ void add_part(base::Sha256& sha, std::string_view name, std::string_view text) {
 
 // The chat template has a fingerprint of its own, and the order of keys says nothing.
 std::string without_chat_template(std::string text) {
+  if (base::is_too_deep_json(text)) return text;
   nlohmann::json config = nlohmann::json::parse(text, nullptr, false);
   if (!config.is_object()) return text;
   config.erase("chat_template");

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_depth.h"
 #include "base/mapped_file.h"
 #include "checkpoint/architecture.h"
 #include "checkpoint/checkpoint.h"
@@ -50,6 +51,7 @@ void take_config(const checkpoint::ModelConfig& config, ModelFacts& facts) {
 
 // What a config says that kvfork cannot run, as far as it can be read.
 void take_unsupported_config(const std::string& text, ModelFacts& facts) {
+  if (base::is_too_deep_json(text)) return;
   const Json json = Json::parse(text, nullptr, false);
   if (!json.is_object()) return;
   const auto number = [&](const char* key) {

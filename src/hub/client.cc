@@ -5,11 +5,17 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_depth.h"
 #include "hub/meaning.h"
 #include "hub/names.h"
 
 namespace kvfork::hub {
 namespace {
+
+// Not an object where the body is no JSON, or nests without end.
+nlohmann::json parse_reply(const std::string& body) {
+  return base::is_too_deep_json(body) ? nlohmann::json() : nlohmann::json::parse(body, nullptr, false);
+}
 
 using nlohmann::json;
 
@@ -130,7 +136,7 @@ std::optional<RepoListing> Client::list_repo() {
   if (reply.transfer == Transfer::Done && reply.status == 404 && !reply.find_header("x-error-code"))
     return std::nullopt;
   if (reply.transfer != Transfer::Done || reply.status != 200) fail_reply(reply, subject);
-  const json answer = json::parse(reply.body, nullptr, false);
+  const json answer = parse_reply(reply.body);
   if (!answer.is_object() || !answer.contains("sha") || !answer["sha"].is_string()) {
     throw HubError(
         ErrorCode::Network,
@@ -216,7 +222,7 @@ std::string Client::revision_hint() {
       parse_url(session_.settings.endpoint + "/api/models/" + session_.repo_id + "/refs", "HF_ENDPOINT");
   const Reply reply =
       follow(make_request(Method::Get, url, true, session_.settings.etag_timeout), Follow::All, {}, &last);
-  const json answer = reply.transfer == Transfer::Done ? json::parse(reply.body, nullptr, false) : json();
+  const json answer = reply.transfer == Transfer::Done ? parse_reply(reply.body) : json();
   std::string names;
   size_t n_named = 0;
   for (const char* kind : {"branches", "tags"}) {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/json_depth.h"
 #include "base/mapped_file.h"
 #include "hub/meaning.h"
 #include "hub/names.h"
@@ -73,7 +74,8 @@ std::vector<std::string> choose_small_files(const std::vector<std::string>& list
 }
 
 std::vector<std::string> parse_shard_names(std::string_view index_json, const std::string& subject) {
-  const auto index = nlohmann::json::parse(index_json, nullptr, false);
+  const auto index = base::is_too_deep_json(index_json) ? nlohmann::json(nlohmann::json::value_t::discarded)
+                                                        : nlohmann::json::parse(index_json, nullptr, false);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
     base::fail(ErrorCode::Corrupt, "{}: expected a JSON object with \"weight_map\", found something else", subject);
   }

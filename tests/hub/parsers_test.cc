@@ -40,7 +40,7 @@ TEST(Url, Redirects) {
 TEST(Url, MessagesShowNoSecrets) {
   EXPECT_EQ(printable_url("https://a/b?signature=x"), "https://a/b");
   EXPECT_EQ(printable_url("https://user:word@a/b#c"), "https://a/b");
-  EXPECT_EQ(printable_url("https://a/b\nc"), "https://a/b?c");
+  EXPECT_EQ(printable_url("https://a/b\nc"), "https://a/b c");
 }
 
 TEST(Patience, RetryAfter) {
