@@ -133,7 +133,8 @@ void read_added_tokens_json(const TokenizerFiles& files, Config& config) {
   const Json json = parse_json(parser, files.added_tokens_json, files.subject + ": added_tokens.json");
   simdjson::dom::object object;
   if (json.element().get_object().get(object) != simdjson::SUCCESS) json.expected("an object of tokens and ids");
-  for (const auto& [content, value] : object) {
+  for (const auto& [key, value] : object) {
+    const std::string_view content = key;  // a name that lambdas may capture
     int64_t id = 0;
     if (value.get_int64().get(id) != simdjson::SUCCESS) {
       base::fail(ErrorCode::Corrupt, "{}: expected an integer id for \"{}\"", json.where(), content);
