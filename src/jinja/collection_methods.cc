@@ -97,6 +97,7 @@ Value loop_changed(Call& c) {
   auto& loop = c.self.as<Loop>();
   Value now = c.rt.tuple(c.raw.positional);
   if (!loop.last_changed.is_missing() && equals(loop.last_changed, now)) return Value::boolean(false);
+  c.rt.add_depth(loop, now);
   loop.last_changed = now;
   return Value::boolean(true);
 }

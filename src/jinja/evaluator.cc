@@ -281,6 +281,7 @@ Evaluator::Flow Evaluator::iterate(const Stmt& stmt, Frame& frame, const Value& 
     LeaveAtEnd leave_at_end{*this, stmt.scope, frame};
     completed = run_items(stmt, frame, iterable, loop);
   }
+  if (loop != nullptr && loop->refs > 1) loop->finish(rt_);
   if (completed || stmt.else_body.empty()) return Flow::Normal;
   enter(stmt.else_scope, frame);
   Flow flow = run_body(stmt.else_body, frame);

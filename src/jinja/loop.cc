@@ -14,6 +14,7 @@ bool Loop::advance(Runtime& rt) {
   }
   ++index0;
   before = std::exchange(current, std::move(item));
+  rt.add_depth(*this, current);
   return true;
 }
 
@@ -37,6 +38,17 @@ int64_t Loop::length(Runtime& rt) {
   return *known_length;
 }
 
+void Loop::finish(Runtime& rt) {
+  auto drop = [](Value& value) {
+    if (value.is_object() && !value.is(Kind::String)) value = Value();
+  };
+  if (!known_length) known_length = length_of(rt, iterable);
+  if (!known_length) known_length = index0 + 1;
+  iterable = Value();
+  cursor = Cursor(rt, rt.list({}));
+  for (Value* item : {&current, &before, &after, &last_changed}) drop(*item);
+}
+
 Value Loop::attribute(Runtime& rt, std::string_view name) {
   if (name == "index") return Value::integer(index0 + 1);
   if (name == "index0") return Value::integer(index0);
@@ -47,7 +59,7 @@ Value Loop::attribute(Runtime& rt, std::string_view name) {
   if (name == "revindex0") return Value::integer(length(rt) - index0 - 1);
   if (name == "depth") return Value::integer(depth0 + 1);
   if (name == "depth0") return Value::integer(depth0);
-  if (name == "previtem") return index0 == 0 ? rt.undefined("there is no previous item") : before;
+  if (name == "previtem") return index0 == 0 || before.is_missing() ? rt.undefined("there is no previous item") : before;
   if (name == "nextitem") return peek(rt) ? after : rt.undefined("there is no next item");
   return Value();
 }

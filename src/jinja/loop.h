@@ -5,6 +5,7 @@
 
 #include "jinja/ast.h"
 #include "jinja/iterate.h"
+#include "jinja/runtime.h"
 #include "jinja/value.h"
 
 namespace kvfork::jinja {
@@ -13,13 +14,19 @@ class Evaluator;
 
 struct Loop : Object {
   Loop(Runtime& rt, Value iterable_in)
-      : Object(Kind::Loop), iterable(iterable_in), cursor(rt, std::move(iterable_in)) {}
+      : Object(Kind::Loop), iterable(iterable_in), cursor(rt, std::move(iterable_in)) {
+    rt.add_depth(*this, iterable);
+  }
 
   /// Moves to the next item; false at the end.
   bool advance(Runtime& rt);
 
   /// The number of items; a generator is read to its end for it.
   int64_t length(Runtime& rt);
+
+  /// Lets go of items that hold others. A loop that a template keeps beyond its end must not become a link of a chain,
+  /// since items that come late are not in the depth that bounds its destruction.
+  void finish(Runtime& rt);
 
   /// An attribute, or Missing when there is none of this name.
   Value attribute(Runtime& rt, std::string_view name);

@@ -71,15 +71,15 @@ void Runtime::count_memory(Object& object, size_t n_bytes) {
 }
 
 void Runtime::add_part(Object& container, const Value& part) const {
-  if (!part.is_object()) {
-    container.weight += 1;
-  } else {
-    const Object& object = *part.as_object();
-    container.weight += 1 + object.weight;
-    if (object.depth >= container.depth) container.depth = static_cast<uint16_t>(object.depth + 1);
-  }
-  if (container.depth > limits_.nesting) fail_limit("values inside one another", limits_.nesting);
+  add_depth(container, part);
+  container.weight += 1 + (part.is_object() ? part.as_object()->weight : 0);
   if (container.weight > limits_.weight) fail_limit("items in one value", limits_.weight);
+}
+
+void Runtime::add_depth(Object& container, const Value& part) const {
+  if (!part.is_object() || part.as_object()->depth < container.depth) return;
+  container.depth = static_cast<uint16_t>(part.as_object()->depth + 1);
+  if (container.depth > limits_.nesting) fail_limit("values inside one another", limits_.nesting);
 }
 
 Value Runtime::string(std::string text, bool markup) {

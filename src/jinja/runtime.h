@@ -122,6 +122,8 @@ class Runtime {
 
   /// Sets depth and weight of a container from one of its parts; fails where the bounds are passed.
   void add_part(Object& container, const Value& part) const;
+  /// The depth alone: for an object whose parts come and go.
+  void add_depth(Object& container, const Value& part) const;
 
  private:
   Value sequence(Kind kind, std::vector<Value> items);
