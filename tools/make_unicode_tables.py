@@ -185,6 +185,8 @@ def main():
     emit_ranges("kPunctuationRanges", split_alone(pre_tokenizers.Punctuation(), "a"))
     emit_ranges("kCombiningMarkRanges", set(CODE_POINTS) - kept_by(normalizers.StripAccents()))
     emit_ranges("kExtendingRanges", extending())
+    for name in ("Alpha", "Upper", "Lower"):
+        emit_ranges(f"k{name}Ranges", kept_by(normalizers.Replace(Regex(f"[^[:{name.lower()}:]]"), "")))
     emit("kScriptRuns", "ScriptRun", [f"{{0x{c:X}, {v}}}," for c, v in script_runs()])
     canonical = decompositions("NFD")
     compatible = decompositions("NFKD")

@@ -19,6 +19,8 @@ class CodePointSet {
   /// Every code point whose Category has its bit (1 << category) in `mask`.
   static CodePointSet of_categories(uint32_t mask);
 
+  /// Adds a range that lies after all others.
+  void append(char32_t first, char32_t last) { ranges_.push_back({first, last}); }
   void add(char32_t first, char32_t last);
   void add(const CodePointSet& other);
   CodePointSet intersect(const CodePointSet& other) const;

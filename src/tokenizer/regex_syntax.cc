@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "tokenizer/unicode_tables.h"
 
 namespace kvfork::tokenizer {
 namespace {
@@ -63,8 +64,24 @@ CodePointSet hex_digits() {
   set.add('A', 'F');
   return set;
 }
+CodePointSet of_ranges(const CodePointRange* ranges, size_t count) {
+  CodePointSet set;
+  for (size_t i = 0; i < count; ++i) set.append(ranges[i].first, ranges[i].last);
+  return set;
+}
+
+/// \w inside a class: alphabetic characters, marks, decimal digits and connectors.
 CodePointSet words() {
-  return of_categories({Lu, Ll, Lt, Lm, Lo, Mn, Mc, Me, Nd, Nl, No, Pc});
+  CodePointSet set = of_ranges(kAlphaRanges, kAlphaRanges_count);
+  set.add(of_categories({Mn, Mc, Me, Nd, Pc}));
+  return set;
+}
+
+/// \w on its own, and \b: Oniguruma has a table of its own for Latin-1, where superscripts and fractions are words.
+CodePointSet words_alone() {
+  CodePointSet set = words();
+  for (const char32_t c : {0xB2, 0xB3, 0xB9, 0xBC, 0xBD, 0xBE}) set.add(c, c);
+  return set;
 }
 
 /// The set of a property name, without `\p{` and `}`.
@@ -81,6 +98,10 @@ std::optional<CodePointSet> find_property(std::string_view raw) {
   if (name == "z" || name == "separator") return of_categories({Zs, Zl, Zp});
   if (name == "lc" || name == "casedletter") return of_categories({Lu, Ll, Lt});
   if (name == "c" || name == "other") return of_categories({Cc, Cf, Co, Cn});
+  if (name == "alphabetic" || name == "alpha") return of_ranges(kAlphaRanges, kAlphaRanges_count);
+  if (name == "uppercase" || name == "upper") return of_ranges(kUpperRanges, kUpperRanges_count);
+  if (name == "lowercase" || name == "lower") return of_ranges(kLowerRanges, kLowerRanges_count);
+  if (name == "word") return words();
   if (name == "space" || name == "whitespace") return spaces();
   if (name == "digit") return digits();
   if (name == "xdigit") return hex_digits();
@@ -347,10 +368,10 @@ class Parser {
         return emit("\\G");
       case 'b':
         position_ += 2;
-        return emit_boundary(words(), false);
+        return emit_boundary(words_alone(), false);
       case 'B':
         position_ += 2;
-        return emit_boundary(words(), true);
+        return emit_boundary(words_alone(), true);
       case 'R': {
         position_ += 2;
         emit("(?>");
@@ -369,6 +390,10 @@ class Parser {
     if (std::isdigit(static_cast<unsigned char>(c)) && c != '0') unsupported("a back reference");
     if (c == 'k' || c == 'g' || c == 'X' || c == 'y' || c == 'Y' || c == 'K') {
       unsupported(std::string("\\") + c);
+    }
+    if (c == 'w' || c == 'W') {
+      position_ += 2;
+      return emit_set(c == 'w' ? words_alone() : words_alone().complement());
     }
     emit_set(parse_set_escape());
   }
@@ -488,11 +513,11 @@ class Parser {
     if (end == std::string_view::npos) corrupt("an unclosed POSIX class");
     const std::string_view name = pattern_.substr(position_, end - position_);
     std::optional<CodePointSet> set;
-    if (name == "alpha") set = letters();
+    if (name == "alpha") set = of_ranges(kAlphaRanges, kAlphaRanges_count);
     if (name == "digit") set = digits();
     if (name == "space") set = spaces();
-    if (name == "upper") set = of_categories({Lu});
-    if (name == "lower") set = of_categories({Ll});
+    if (name == "upper") set = of_ranges(kUpperRanges, kUpperRanges_count);
+    if (name == "lower") set = of_ranges(kLowerRanges, kLowerRanges_count);
     if (name == "xdigit") set = hex_digits();
     if (name == "word") set = words();
     if (name == "ascii") set = CodePointSet::of(0, 0x7F);

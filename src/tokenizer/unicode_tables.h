@@ -46,6 +46,13 @@ extern const CodePointRange kCombiningMarkRanges[];
 extern const size_t kCombiningMarkRanges_count;
 extern const CodePointRange kExtendingRanges[];
 extern const size_t kExtendingRanges_count;
+/// [:alpha:], [:upper:] and [:lower:] of the regular expressions.
+extern const CodePointRange kAlphaRanges[];
+extern const size_t kAlphaRanges_count;
+extern const CodePointRange kUpperRanges[];
+extern const size_t kUpperRanges_count;
+extern const CodePointRange kLowerRanges[];
+extern const size_t kLowerRanges_count;
 extern const ScriptRun kScriptRuns[];
 extern const size_t kScriptRuns_count;
 extern const Mapping kCanonical[];
