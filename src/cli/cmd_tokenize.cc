@@ -107,7 +107,7 @@ class Tokenize {
     const Tokenizer& tokenizer = text_->tokenizer();
     std::vector<std::string> pieces;
     for (const int32_t id : ids) pieces.emplace_back(tokenizer.piece(id));
-    const std::string text = tokenizer.decode(ids, SpecialTokens::Keep);
+    const std::string text = tokenizer.decode(ids, SpecialTokens::Keep, Cleanup::Off);
     if (args_.json) {
       write_json(Json{{"ids", ids}, {"pieces", pieces}, {"text", text}});
     } else {
@@ -174,7 +174,7 @@ class Tokenize {
   Json decoded(std::string_view list) const {
     const std::vector<int32_t> ids = parse_id_list(list);
     for (const int32_t id : ids) text_->tokenizer().piece(id);  // an unknown id is an error
-    return Json{{"ids", ids}, {"text", text_->tokenizer().decode(ids, SpecialTokens::Keep)}};
+    return Json{{"ids", ids}, {"text", text_->tokenizer().decode(ids, SpecialTokens::Keep, Cleanup::Off)}};
   }
 
   ChatRequest request_of(const Members& members) const {
