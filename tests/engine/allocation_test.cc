@@ -21,9 +21,13 @@ namespace {
 std::atomic<bool> is_counting{false};
 std::atomic<size_t> n_allocations{0};
 
-void* allocate(size_t n_bytes) {
+void* try_allocate(size_t n_bytes) noexcept {
   if (is_counting) ++n_allocations;
-  if (void* memory = std::malloc(n_bytes == 0 ? 1 : n_bytes)) return memory;
+  return std::malloc(n_bytes == 0 ? 1 : n_bytes);
+}
+
+void* allocate(size_t n_bytes) {
+  if (void* memory = try_allocate(n_bytes)) return memory;
   throw std::bad_alloc();
 }
 
@@ -31,6 +35,8 @@ void* allocate(size_t n_bytes) {
 
 void* operator new(size_t n_bytes) { return allocate(n_bytes); }
 void* operator new[](size_t n_bytes) { return allocate(n_bytes); }
+void* operator new(size_t n_bytes, const std::nothrow_t&) noexcept { return try_allocate(n_bytes); }
+void* operator new[](size_t n_bytes, const std::nothrow_t&) noexcept { return try_allocate(n_bytes); }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
