@@ -169,6 +169,10 @@ bool has_private_attribute(const Value& object, std::string_view name) {
     case Kind::String:
       return is_one_of(name, {"__add__", "__contains__", "__getitem__", "__getnewargs__", "__iter__", "__len__",
                               "__mod__", "__mul__", "__rmod__", "__rmul__"});
+    case Kind::Undefined:
+      return is_one_of(name, {"__add__", "__bool__", "__call__", "__float__", "__floordiv__", "__getattr__",
+                              "__getitem__", "__int__", "__iter__", "__len__", "__mod__", "__module__", "__mul__",
+                              "__neg__", "__pos__", "__pow__", "__radd__", "__sub__", "__truediv__"});
     default:
       return false;
   }

@@ -181,7 +181,7 @@ std::vector<std::string_view> split_spaces(std::string_view text, int64_t limit)
   text = strip_left(text);
   while (!text.empty()) {
     if (limit >= 0 && static_cast<int64_t>(parts.size()) == limit) {
-      parts.push_back(strip_right(text));
+      parts.push_back(text);
       break;
     }
     size_t end = 0;
@@ -201,7 +201,7 @@ std::vector<std::string_view> split_spaces_right(std::string_view text, int64_t 
   text = strip_right(text);
   while (!text.empty()) {
     if (limit >= 0 && static_cast<int64_t>(parts.size()) == limit) {
-      parts.push_back(strip_left(text));
+      parts.push_back(text);
       break;
     }
     size_t start = text.size();
