@@ -16,18 +16,6 @@ using Json = nlohmann::ordered_json;
 constexpr size_t kShownTokens = 6;  // on each side of the join
 constexpr int kExitRefused = 3;
 
-const char* mode_name(BoundaryMode mode) {
-  switch (mode) {
-    case BoundaryMode::Message:
-      return "message";
-    case BoundaryMode::Probe:
-      return "probe";
-    case BoundaryMode::Longest:
-      return "longest";
-  }
-  return "";
-}
-
 Json pieces_of(std::span<const int32_t> ids, const Tokenizer& tokenizer) {
   Json pieces = Json::array();
   for (const int32_t id : ids) pieces.push_back({{"id", id}, {"piece", std::string(tokenizer.piece(id))}});
@@ -87,7 +75,7 @@ void print_table(const Json& view) {
 
 int show_boundary(const Prompter& prompter, BoundaryMode mode, const std::vector<std::string>& prompts, Format format) {
   const Prompt context = prompter.make_context(mode);
-  Json view = {{"mode", mode_name(mode)},
+  Json view = {{"mode", boundary_mode_name(mode)},
                {"context",
                 {{"tokens", context.ids.size()},
                  {"ids", context.ids},

@@ -117,13 +117,9 @@ class Tokenize {
 
   // The fixed part is --messages, or --context as a system message.
   int run_boundary() const {
-    const ChatRequest request = args_.template_flags.request();
     FixedPart fixed = FixedPart::from_system_message(args_.context);
     if (!args_.messages_file.empty()) fixed.messages_json = read_text(args_.messages_file);
-    fixed.tools_json = request.tools_json;
-    fixed.documents_json = request.documents_json;
-    fixed.vars = request.vars;
-    fixed.now = request.now;
+    args_.template_flags.fill(fixed);
     const std::vector<std::string> prompts = args_.prompts.empty() ? std::vector<std::string>{"Hello"} : args_.prompts;
     return show_boundary(Prompter(text_, template_, std::move(fixed)), parse_boundary_mode(args_.boundary), prompts,
                          args_.json ? Format::Json : Format::Table);

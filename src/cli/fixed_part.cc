@@ -67,7 +67,6 @@ std::string FixedPartFlags::read_context_text() const {
 }
 
 FixedPart FixedPartFlags::read() const {
-  const ChatRequest request = template_flags.request();
   FixedPart fixed;
   if (*messages_option) {
     fixed.messages_json = read_text(messages_file);
@@ -76,10 +75,7 @@ FixedPart FixedPartFlags::read() const {
     fixed = FixedPart::from_system_message(text);
     if (raw) fixed.raw_text = text;
   }
-  fixed.tools_json = request.tools_json;
-  fixed.documents_json = request.documents_json;
-  fixed.vars = request.vars;
-  fixed.now = request.now;
+  template_flags.fill(fixed);
   fixed.raw_encoding.add_special_tokens = add_special_tokens;
   return fixed;
 }

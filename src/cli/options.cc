@@ -142,6 +142,14 @@ ChatRequest TemplateFlags::request() const {
   return request;
 }
 
+void TemplateFlags::fill(FixedPart& fixed) const {
+  const ChatRequest request = this->request();
+  fixed.tools_json = request.tools_json;
+  fixed.documents_json = request.documents_json;
+  fixed.vars = request.vars;
+  fixed.now = request.now;
+}
+
 ChatTemplate TemplateFlags::choose(const ChatTemplate& of_checkpoint) const {
   return of_checkpoint.with_override(template_name);
 }

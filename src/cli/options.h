@@ -15,6 +15,7 @@
 #include "cli/output.h"
 #include "kvfork/chat.h"
 #include "kvfork/model.h"
+#include "kvfork/prompt.h"
 
 namespace kvfork::cli {
 
@@ -54,6 +55,8 @@ struct TemplateFlags {
   void add_to(CLI::App& app);
   /// A request with everything but messages. Files are read; the clock is frozen at the first call.
   ChatRequest request() const;
+  /// The same for a fixed part.
+  void fill(FixedPart& fixed) const;
   /// The checkpoint's template, or the one --template names.
   ChatTemplate choose(const ChatTemplate& of_checkpoint) const;
 };
