@@ -1,6 +1,6 @@
 """`kvfork batch`: lines of requests to lines of answers, each as `run` gives it, in any company and after any kill.
 
-KVFORK_KILLS sets how often the kill test kills (default 4).
+KVFORK_KILLS sets how often the kill test kills (default 4), KVFORK_KILL_LINES how many requests it has (default 40).
 """
 
 import json
@@ -261,28 +261,91 @@ class Resume(BatchTest):
         self.assertEqual(out.read_bytes(), expected)
 
     def test_killed_at_random_moments_it_gives_the_same_bytes(self):
-        path = self.requests()
+        kills = int(os.environ.get("KVFORK_KILLS", "4"))
+        path = self.requests(int(os.environ.get("KVFORK_KILL_LINES", "40")))
         expected = self.whole(path)
         begin = time.monotonic()
         self.whole(path)
         duration = time.monotonic() - begin
         generator = random.Random(6)
         out = self.new_out()
-        kills, seen = int(os.environ.get("KVFORK_KILLS", "4")), set()
-        while len(seen) < kills:
+        found, sizes, longest_wait = b"", [], 3 * duration / kills
+        while len(sizes) < kills:
             process = subprocess.Popen([cli.TOOL, *map(str, self.arguments(path, out, "--width", generator.choice((1, 3, 8))))],
                                        stderr=subprocess.DEVNULL)
-            time.sleep(generator.uniform(0, duration))
+            time.sleep(generator.uniform(0, longest_wait))
             process.send_signal(signal.SIGKILL)
-            code = process.wait()
+            if process.wait() != -signal.SIGKILL:
+                self.assertEqual(out.read_bytes(), expected)
+                out.write_bytes(b"")  # it was done; once more from the start
+                continue
             found = out.read_bytes()
             self.assertTrue(found == b"" or found.endswith(b"\n"), found[-60:])
             self.assertTrue(expected.startswith(found), "finished lines are those of an undisturbed run")
-            seen.add((len(seen), len(found)))
-            if code != -signal.SIGKILL:
-                out.write_bytes(b"")  # it was done; once more from the start
+            sizes.append(len(found))
+            longest_wait *= 1.5 if len(sizes) > 1 and sizes[-2] == sizes[-1] else 1  # not yet answering when it was killed
+        self.assertGreater(len(set(sizes)), kills // 3, f"too few kills while it answered: {sizes}")
         self.start(*self.arguments(path, out))
         self.assertEqual(out.read_bytes(), expected)
+
+
+class Load(BatchTest):
+    """A saved context in place of the options that name one."""
+
+    def setUp(self):
+        self.saved = self.write("context.kv", b"")
+        self.ok("save", "--model", self.model, "--context", CONTEXT, "--out", self.saved, "--quiet")
+
+    def loaded(self, requests, out, *more):
+        return ["batch", "--model", self.model, "--load", self.saved, "--in", requests, "--out", out, "--max-new-tokens", 8, *more]
+
+    def test_gives_the_bytes_of_a_batch_that_prefills_and_the_answers_of_run(self):
+        requests = [{"id": i, "prompt": prompt, "temperature": i % 2, "seed": i} for i, prompt in enumerate(PROMPTS)]
+        path = self.write("in.jsonl", "".join(json.dumps(request) + "\n" for request in requests))
+        prefilled, loaded = self.new_out(), self.new_out()
+        self.ok(*self.arguments(path, prefilled, "--logprobs"))
+        self.ok(*self.loaded(path, loaded, "--logprobs", "--width", 3))
+        self.assertEqual(loaded.read_bytes(), prefilled.read_bytes())
+        for request, answer in zip(requests, lines_of(loaded.read_bytes())):
+            expected = self.answer_of(request["prompt"], "--temperature", request["temperature"], "--seed", request["seed"], "--logprobs")
+            for key in ("ids", "text", "stop", "logprobs", "cached_tokens", "request_tokens"):
+                self.assertEqual(answer[key], expected[key], (request, key))
+
+    def test_goes_on_where_a_batch_that_prefills_stopped(self):
+        requests = [json.dumps({"id": i, "prompt": prompt}) + "\n" for i, prompt in enumerate(PROMPTS)]
+        path = self.write("in.jsonl", "".join(requests))
+        expected = self.new_out()
+        self.ok(*self.arguments(path, expected))
+        lines = expected.read_bytes().splitlines(keepends=True)
+        out = self.write("out.jsonl", b"".join(lines[:3]))
+        self.assertEqual(self.json(*self.loaded(path, out))["resumed"], 3)
+        self.assertEqual(out.read_bytes(), expected.read_bytes())
+
+    def test_a_child_context_serves_what_one_of_the_whole_does(self):
+        messages = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "the order"}]
+        turns = [{"role": "system", "content": CONTEXT}, *messages]
+        child = self.saved.parent / "child.kv"
+        self.ok("save", "--model", self.model, "--load", self.saved, "--messages", self.write("m.json", json.dumps(messages)),
+                "--out", child, "--quiet")
+        path = self.write("in.jsonl", '{"id": 1, "prompt": "a"}\n{"id": 2, "prompt": "order", "temperature": 1}\n')
+        nested, whole = self.new_out(), self.new_out()
+        self.ok("batch", "--model", self.model, "--load", child, "--in", path, "--out", nested, "--max-new-tokens", 8)
+        self.ok("batch", "--model", self.model, "--messages", self.write("m.json", json.dumps(turns)), "--in", path, "--out", whole,
+                "--max-new-tokens", 8)
+        self.assertEqual(nested.read_bytes(), whole.read_bytes())
+
+    def test_a_damaged_or_foreign_one_is_refused_before_any_answer(self):
+        sound = self.saved.read_bytes()
+        path = self.write("in.jsonl", '{"id": 1, "prompt": "a"}\n')
+        for content in (sound[:-9], sound + b"\0", sound[:9000] + bytes([sound[9000] ^ 1]) + sound[9001:]):
+            self.saved.write_bytes(content)
+            out = self.new_out()
+            self.fails(1, *self.loaded(path, out), says=str(self.saved))
+            self.assertEqual(out.read_bytes(), b"")
+        self.saved.write_bytes(sound)
+        other = self.checkpoint(seed=2)
+        self.fails(1, "batch", "--model", other, "--load", self.saved, "--in", path, "--out", self.new_out(), says=["weights", "expected", "found"])
+        self.fails(2, *self.loaded(path, self.new_out(), "--context", "x"), says="--load")
 
 
 class Memory(BatchTest):
