@@ -1,0 +1,277 @@
+// Promise 3 over random cases: however a timeline came about, in which company it goes on, and on how many threads,
+// ids and logits are those of one call from position 0.
+//
+// KVFORK_PROPERTY_CASES sets the number of cases (default 600), KVFORK_PROPERTY_SEED the first one's seed (default
+// 1); a case depends on its seed alone.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kvfork/batch.h"
+#include "kvfork/context.h"
+#include "kvfork/fork.h"
+#include "kvfork/generate.h"
+#include "kvfork/model.h"
+#include "tests/support/each_setup.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/tiny_model.h"
+
+namespace kvfork {
+namespace {
+
+using Ids = std::vector<int32_t>;
+
+constexpr size_t kMaxThreads = 3;
+constexpr size_t kLongestAnswer = 12;
+
+uint64_t number_from(const char* variable, uint64_t otherwise) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : engine_(seed) {}
+  size_t between(size_t low, size_t high) { return std::uniform_int_distribution<size_t>(low, high)(engine_); }
+  bool one_in(size_t n) { return between(1, n) == 1; }
+  // Lengths around a block's ends are where things go wrong.
+  size_t length(size_t low, size_t high) {
+    const size_t n = one_in(3) ? 64 * between(1, 3) + between(0, 2) - 1 : between(low, high);
+    return std::clamp(n, low, high);
+  }
+  Ids ids(size_t n, size_t vocab_size) {
+    Ids result(n);
+    for (auto& id : result) id = static_cast<int32_t>(between(0, vocab_size - 1));
+    return result;
+  }
+  GenerateOptions options() {
+    GenerateOptions options;
+    options.max_new_tokens = between(1, kLongestAnswer);
+    options.eos_token_ids = {static_cast<int32_t>(between(0, 90))};
+    options.fingerprint_logits = true;
+    options.logprobs = true;
+    if (one_in(3)) options.repetition_penalty = 1.3;
+    if (one_in(4)) options.speculation = Speculation::Lookup;
+    if (one_in(3)) return options;
+    options.sampling.temperature = 0.3 * static_cast<double>(between(1, 6));
+    options.sampling.seed = engine_();
+    if (one_in(3)) options.sampling.top_k = between(1, 60);
+    if (one_in(3)) options.sampling.top_p = 0.9;
+    if (one_in(4)) options.sampling.min_p = 0.05;
+    return options;
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+// One checkpoint in one mode on one kernel set, by number of threads.
+struct World {
+  std::string name;
+  std::vector<std::shared_ptr<const Model>> models;
+
+  const Model& plain() const { return *models[0]; }
+  size_t vocab_size() const { return plain().info().vocab_size; }
+};
+
+std::vector<World> make_worlds(const test::TempDir& dir) {
+  const std::vector<test::TinyModel> shapes = {{.hidden_size = 32,
+                                                .intermediate_size = 48,
+                                                .num_attention_heads = 2,
+                                                .num_key_value_heads = 1,
+                                                .vocab_size = 97},
+                                               {.family = "llama",
+                                                .dtype = "F16",
+                                                .hidden_size = 36,
+                                                .intermediate_size = 50,
+                                                .num_attention_heads = 3,
+                                                .num_key_value_heads = 3,
+                                                .head_dim = 18,
+                                                .vocab_size = 101,
+                                                .tie_word_embeddings = false},
+                                               {.dtype = "F32",
+                                                .hidden_size = 48,
+                                                .intermediate_size = 64,
+                                                .num_hidden_layers = 1,
+                                                .num_attention_heads = 4,
+                                                .num_key_value_heads = 2,
+                                                .head_dim = 20,
+                                                .vocab_size = 91}};
+  std::vector<World> worlds;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    const auto folder = dir.path() / std::to_string(i);
+    std::filesystem::create_directory(folder);
+    test::write_tiny_model(folder, shapes[i]);
+    for (const auto& setup : test::each_setup()) {
+      World world{.name = shapes[i].family + " " + shapes[i].dtype + " " + setup.name(), .models = {}};
+      for (size_t n = 1; n <= kMaxThreads; ++n) world.models.push_back(Model::open(folder, setup.options(n)));
+      worlds.push_back(std::move(world));
+    }
+  }
+  return worlds;
+}
+
+// What one call from position 0 on one thread gives: the logits of every position, and the answer.
+struct Truth {
+  std::vector<float> rows;  // [ids.size(), vocab]
+  Generation answer;
+};
+
+Truth find_truth(const Model& model, const Ids& ids, GenerateOptions options) {
+  options.speculation = Speculation::Off;
+  Truth truth;
+  Fork fork = model.start();
+  fork.append_scored(ids, [&](size_t, std::span<const float> rows) {
+    truth.rows.insert(truth.rows.end(), rows.begin(), rows.end());
+  });
+  truth.answer = generate(fork, options);
+  return truth;
+}
+
+void expect_equal(const Generation& found, const Generation& truth, const char* how) {
+  EXPECT_EQ(found.ids, truth.ids) << how;
+  EXPECT_EQ(found.stop, truth.stop) << how;
+  EXPECT_EQ(found.logit_fingerprints, truth.logit_fingerprints) << how;
+  EXPECT_EQ(found.logprobs, truth.logprobs) << how;
+  EXPECT_EQ(found.ids.size(), found.logit_fingerprints.size()) << how;
+}
+
+class Case {
+ public:
+  Case(const World& world, uint64_t seed, const std::string& scratch_file)
+      : world_(world),
+        random_(seed),
+        model_(*world.models[random_.between(0, kMaxThreads - 1)]),
+        scratch_file_(scratch_file),
+        ids_(random_.ids(random_.length(1, 200), world.vocab_size())),
+        options_(random_.options()),
+        truth_(find_truth(world.plain(), ids_, options_)) {}
+
+  void run() {
+    const size_t n_context = random_.between(1, ids_.size());
+    auto context = walk(n_context);
+    if (random_.one_in(100)) context = save_and_open(*context);
+    const std::string hash = random_.one_in(8) ? context->hash() : "";
+    random_.one_in(3) ? answer_in_batch(*context) : answer_alone(*context);
+    if (!hash.empty()) {
+      EXPECT_EQ(context->hash(), hash);
+    }
+  }
+
+ private:
+  std::span<const float> row(size_t n_tokens) const {
+    return std::span(truth_.rows).subspan((n_tokens - 1) * world_.vocab_size(), world_.vocab_size());
+  }
+
+  // The first n_tokens ids in random calls, with contexts sealed on the way and forks that go back into them.
+  std::shared_ptr<const Context> walk(size_t n_tokens) {
+    Fork fork = model_.start();
+    std::shared_ptr<const Context> context;
+    while (true) {
+      if (fork.size() < n_tokens)
+        step(fork, std::min(n_tokens - fork.size(), random_.between(1, random_.one_in(2) ? 4 : 130)));
+      const bool is_done = fork.size() == n_tokens;
+      if (!is_done && !random_.one_in(4)) continue;
+      context = std::move(fork).seal();
+      EXPECT_TRUE(same_bits(context->logits(), row(context->size()))) << "sealed at " << context->size();
+      if (is_done) return context;
+      fork = random_.one_in(2) ? context->fork() : context->fork_at(random_.between(1, context->size()));
+    }
+  }
+
+  void step(Fork& fork, size_t n) {
+    const size_t first = fork.size();
+    const auto part = std::span<const int32_t>(ids_).subspan(first, n);
+    if (random_.one_in(2)) {
+      fork.append(part);
+    } else {
+      fork.append_scored(part, [&](size_t, std::span<const float> rows) {
+        const size_t at = scored_ * world_.vocab_size();
+        EXPECT_TRUE(same_bits(rows, std::span(truth_.rows).subspan(first * world_.vocab_size() + at, rows.size())))
+            << "scored call of " << n << " from " << first;
+        scored_ += rows.size() / world_.vocab_size();
+      });
+      EXPECT_EQ(std::exchange(scored_, 0), n);
+    }
+    EXPECT_TRUE(same_bits(fork.logits(), row(fork.size()))) << "call of " << n << " from " << first;
+  }
+
+  std::shared_ptr<const Context> save_and_open(const Context& context) const {
+    context.save(scratch_file_, {.flatten = true});
+    return model_.open_context(scratch_file_);
+  }
+
+  void answer_alone(const Context& context) {
+    const size_t n_shared = random_.one_in(2) ? context.size() : random_.between(1, context.size());
+    Fork fork = context.fork_at(n_shared);
+    while (fork.size() < ids_.size()) step(fork, random_.between(1, ids_.size() - fork.size()));
+    expect_equal(generate(fork, options_), truth_.answer, "alone");
+  }
+
+  void answer_in_batch(const Context& context) {
+    std::vector<BatchRequest> requests;
+    std::vector<Generation> truths;
+    const size_t n_requests = random_.between(1, 6);
+    const size_t own_place = random_.between(0, n_requests - 1);
+    for (size_t i = 0; i < n_requests; ++i) {
+      BatchRequest request{.ids = ids_, .n_cached = context.size(), .options = options_};
+      if (i != own_place) {
+        request.n_cached = random_.one_in(2) ? context.size() : random_.between(1, context.size());
+        request.ids.resize(request.n_cached);
+        const Ids own =
+            random_.ids(random_.between(request.n_cached == context.size() ? 0 : 1, random_.one_in(5) ? 80 : 9),
+                        world_.vocab_size());
+        request.ids.insert(request.ids.end(), own.begin(), own.end());
+        request.options = random_.options();
+      }
+      truths.push_back(i == own_place ? truth_.answer
+                                      : find_truth(world_.plain(), request.ids, request.options).answer);
+      requests.push_back(std::move(request));
+    }
+    size_t n_answers = 0;
+    answer_all(context, requests, {.max_width = random_.between(1, n_requests)},
+               {.on_answer = [&](size_t index, const BatchAnswer& answer) {
+                 ++n_answers;
+                 ASSERT_FALSE(answer.error) << answer.error->what();
+                 expect_equal(answer.generation, truths.at(index), "in a batch");
+               }});
+    EXPECT_EQ(n_answers, n_requests);
+  }
+
+  const World& world_;
+  Random random_;
+  const Model& model_;
+  const std::string& scratch_file_;
+  Ids ids_;
+  GenerateOptions options_;
+  Truth truth_;
+  size_t scored_ = 0;  // rows of the scored call at hand
+};
+
+TEST(Property, SplitsNestsBatchesSeedsAndThreadsChangeNoBit) {
+  const test::TempDir dir;
+  ::setenv("XDG_CACHE_HOME", (dir.path() / "cache").c_str(), 1);
+  const std::string scratch_file = (dir.path() / "context").string();
+  const std::vector<World> worlds = make_worlds(dir);
+  const uint64_t n_cases = number_from("KVFORK_PROPERTY_CASES", 600);
+  const uint64_t first_seed = number_from("KVFORK_PROPERTY_SEED", 1);
+  for (uint64_t seed = first_seed; seed < first_seed + n_cases; ++seed) {
+    const World& world = worlds[seed % worlds.size()];
+    SCOPED_TRACE(world.name + ", KVFORK_PROPERTY_SEED=" + std::to_string(seed) + " KVFORK_PROPERTY_CASES=1");
+    Case(world, seed, scratch_file).run();
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace kvfork
