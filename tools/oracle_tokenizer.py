@@ -2,8 +2,9 @@
 """Compares kvfork's tokenizer with the `tokenizers` package, live, on generated strings.
 
 For each model directory, COUNT strings are made from SEED: words of many scripts, code, whitespace of every kind, emoji
-with joiners, combining marks in any order, control tokens and near misses, random code points, long runs. Ids, pieces
-and the decoded text (special tokens kept, and skipped) must be those of the package.
+with joiners, combining marks in any order, control tokens and near misses, random code points, long runs, lone surrogate
+escapes (which both sides must refuse). Ids, pieces and the decoded text (special tokens kept, and skipped) must be those
+of the package.
 
 Usage: tools/oracle_tokenizer.py [--seed N] [--count N] [--kvfork PATH | --tool PATH] DIR [DIR...]
 --kvfork drives `kvfork tokenize --model DIR --jsonl`; --tool drives tests/tools/tokenizer_tool, which also
@@ -15,10 +16,24 @@ import os
 import random
 import subprocess
 import sys
+import unicodedata
 
 from tokenizers import Tokenizer
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+
+def scripts():
+    """Letters, marks and digits by the first word of their names: every script of Unicode, and some symbols."""
+    found = {}
+    for code in range(0x80, 0x110000):
+        if unicodedata.category(chr(code))[0] in "LMN":
+            found.setdefault(unicodedata.name(chr(code), "UNNAMED").split("-")[0].split()[0], []).append(chr(code))
+    return [characters for _, characters in sorted(found.items())]
+
+
+SCRIPTS = scripts()
 
 # First and last code points of blocks to draw letters from; the names do not matter.
 BLOCKS = [
@@ -45,7 +60,15 @@ EMOJI = ["😀", "👍🏽", "👨\u200d👩\u200d👧\u200d👦", "🏳️\u200
 CODE = ["def f(x):\n    return x**2\n", "#include <stdio.h>\nint main(void) { return 0; }\n", "SELECT * FROM t WHERE a != 'b';",
         "for (let i = 0; i < n; ++i) { a[i] += `${i}`; }", "fn main() -> Result<(), Box<dyn Error>> {\n\tOk(())\n}",
         "<div class=\"x\">&nbsp;</div>", "{\"a\": [1, 2.5, null, true]}", "\\frac{a}{b} \\alpha_{i}^{2}", "camelCaseHTTPServer", "snake_case_name",
-        "https://example.com/a?b=c&d=%20#e", "x=y;z|=0xFF>>2", "    if x:\n\n\n        pass", "\t\tgoto end;", "λx.x", "a<-b", "::std", "@property\r\n"]
+        "https://example.com/a?b=c&d=%20#e", "x=y;z|=0xFF>>2", "    if x:\n\n\n        pass", "\t\tgoto end;", "λx.x", "a<-b", "::std", "@property\r\n",
+        "#!/bin/bash\nset -euo pipefail\nfor f in *.txt; do echo \"${f%.txt}\" >>out 2>&1; done\n", "class A<T> : B where T : new() { get; set; }",
+        "public static void main(String[] args) throws IOException {\n\t\treturn;\n\t}", "func (s *T) F(ctx context.Context) (<-chan int, error) {\n\tdefer s.mu.Unlock()\n}",
+        "const f = async ({a, ...b}) => await (a?.c ?? b[0]);\r\n", "defmodule A.B do\n  def f(%{x: x}), do: x |> Enum.map(&(&1 * 2))\nend",
+        "main = do { xs <- getLine; print $ foldr (\\x acc -> x : acc) [] xs }", "let rec f = function [] -> 0 | x :: t -> 1 + f t;;",
+        "<?php echo $a['b'] . \"\\n\"; ?>", "SELECT COUNT(*), a.\"b\" FROM a LEFT JOIN c USING (id) GROUP BY 1 HAVING n >= 2; -- x",
+        "- name: x\n  on: [push]\n  run: |\n    make -j$(nproc)\n", ".a > b::after{content:\"\\201C\";margin:-1px 0 .5em}", "%d\t%-8.3f\\x1b[31m%s\\0",
+        "\\begin{align*}\n  \\int_0^\\infty e^{-x^2}\\,dx &= \\tfrac{\\sqrt\\pi}{2}\n\\end{align*}", "mov eax, [ebp+8]\n\tjne .L3\n", "(defn f [& xs] (->> xs (map inc) #(%1 %2)))",
+        "x <- c(1, NA); df$y[df$z %in% x] <- NULL", "| a | b |\n|---|:-:|\n| **x** | `y` |\n", "diff --git a/x b/x\n@@ -1,2 +1,2 @@\n-a\n+b\n", "0x1F 1e-9f 077 0b1010_1010 1_000L"]
 MARKS = ["\u0300", "\u0301", "\u0308", "\u0323", "\u0327", "\u0328", "\u0334", "\u0338", "\u0345", "\u05b0", "\u05bc", "\u064b", "\u0651", "\u093c", "\u09bc",
          "\u0e38", "\u0f71", "\u1ab0", "\u20d0", "\u302a", "\u3099", "\u309a", "\ufe0f", "\u200d", "\u200c", "\U0001d165", "\U0001d16f", "\U0001e8d0", "\u0344", "\u0340"]
 ODD = ["\0", "\x01", "\x1b", "\x7f", "\x80", "\xad", "\ufffd", "\ufffe", "\uffff", "\U0010ffff", "\ue000", "\U000e0041", "\u061c", "\u2066",
@@ -53,6 +76,9 @@ ODD = ["\0", "\x01", "\x1b", "\x7f", "\x80", "\xad", "\ufffd", "\ufffe", "\uffff
 
 
 def alphabetic_word(rng):
+    if rng.random() < 0.4:
+        characters = rng.choice(SCRIPTS)
+        return "".join(rng.choice(characters) for _ in range(rng.randint(1, 9)))
     first, last = rng.choice(BLOCKS)
     return "".join(chr(rng.randint(first, last)) for _ in range(rng.randint(1, 9)))
 
@@ -105,8 +131,19 @@ def fragment(rng, added):
     return rng.choice(ODD)
 
 
+def lone_surrogates(rng, text):
+    """The text with surrogates strewn in. Some meet as a pair, which in JSON is one character."""
+    for _ in range(rng.randint(1, 3)):
+        at = rng.randint(0, len(text))
+        text = text[:at] + chr(rng.choice([0xD800, 0xDBFF, 0xDC00, 0xDFFF, 0xD83D, 0xDE00])) + text[at:]
+    return text
+
+
 def make_text(rng, added):
-    shape = rng.randrange(40)
+    shape = rng.randrange(100)
+    if shape == 99:
+        return lone_surrogates(rng, english(rng))
+    shape %= 40
     if shape == 0:
         return "".join(random_code_point(rng) for _ in range(rng.randint(0, 40)))
     if shape == 1:
@@ -155,6 +192,11 @@ def load_package(path):
 
 
 def expected(tokenizer, text):
+    try:
+        text = json.loads(json.dumps(text))  # escapes that make a pair are one character
+        text.encode()
+    except UnicodeEncodeError:
+        return {"error": True}
     encoding = tokenizer.encode(text, add_special_tokens=False)
     return {"ids": encoding.ids, "pieces": encoding.tokens, "text": tokenizer.decode(encoding.ids, skip_special_tokens=False),
             "skipped": tokenizer.decode(encoding.ids, skip_special_tokens=True)}
@@ -172,7 +214,8 @@ COMPARED = ["text", "skipped"]
 
 
 def dumps(text, rng):
-    return json.dumps(text, ensure_ascii=rng.random() < 0.5)
+    lone = any(0xD800 <= ord(c) < 0xE000 for c in text)
+    return json.dumps(text, ensure_ascii=lone or rng.random() < 0.5)
 
 
 def compare(name, command, tokenizer, texts, rng, limit):
@@ -180,7 +223,10 @@ def compare(name, command, tokenizer, texts, rng, limit):
     lines = [dumps(text, rng) if rng.random() < 0.5 else json.dumps({"text": text}) for text in texts]
     passed = failed = 0
     for text, want, got in zip(texts, wanted, run(command, lines)):
-        keys = [k for k in ["ids", "pieces"] + (COMPARED if "skipped" in got else []) if k in got or k == "ids"]
+        if "error" in want or "error" in got:
+            want = {"error": "error" in want}
+            got = {**got, "error": "error" in got}
+        keys = ["error"] if "error" in want else [k for k in ["ids", "pieces"] + (COMPARED if "skipped" in got else []) if k in got or k == "ids"]
         bad = [k for k in keys if got.get(k) != want[k]]
         passed, failed = passed + (not bad), failed + bool(bad)
         if bad and failed <= limit:
