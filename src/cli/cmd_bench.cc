@@ -15,8 +15,8 @@
 #include "cli/fixed_part.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/replaced_file.h"
 #include "cli/report_html.h"
-#include "cli/text_file.h"
 #include "kvfork/boundary.h"
 #include "kvfork/context.h"
 #include "kvfork/error.h"
@@ -60,6 +60,8 @@ class Bench {
       : args_(args), asked_lengths_(parse_sizes(args.prefix_lengths, "--prefix-lengths")) {}
 
   int run() {
+    std::optional<ReplacedFile> html;  // what cannot be written is found out before any work
+    if (!args_.html.empty()) html.emplace(args_.html);
     open();
     report_.machine = read_machine();
     report_.started = read_clock();
@@ -67,7 +69,7 @@ class Bench {
     for (const size_t n_tokens : choose_lengths()) prove_parity(n_tokens);
     measure();
     report_.load_after = read_load();
-    if (!args_.html.empty()) write_text_file(args_.html, make_html(report_));
+    if (html) html->finish(make_html(report_));
     args_.model_flags.json ? print_bench_json(report_) : print_table(report_);
     return 0;
   }

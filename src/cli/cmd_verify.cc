@@ -12,6 +12,7 @@
 #include "cli/fixed_part.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/replaced_file.h"
 #include "cli/verify_report.h"
 #include "kvfork/context.h"
 #include "kvfork/model.h"
@@ -45,6 +46,8 @@ class Verify {
   explicit Verify(const Args& args) : args_(args) {}
 
   int run() {
+    std::optional<ReplacedFile> junit;  // what cannot be written is found out before any work
+    if (!args_.junit.empty()) junit.emplace(args_.junit);
     VerifyOptions options = args_.options;
     options.prompts = read_prompts();
     open_model();
@@ -61,7 +64,7 @@ class Verify {
       if (prints) print_check(check);
     };
     const VerifyReport report = verify(model_, *prompter_, mode_, context_, options);
-    if (!args_.junit.empty()) write_junit(args_.junit, report);
+    if (junit) junit->finish(make_junit(report));
     prints ? print_summary(report) : print_verify_json(*model_, report);
     if (report.pass) return 0;
     print_error(fmt::format("verify: failed: {}; see the report", names_of_failed(report)));

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cli/escape_xml.h"
 #include "cli/svg_plot.h"
-#include "cli/text_file.h"
 #include "kvfork/version.h"
 
 namespace kvfork::cli {

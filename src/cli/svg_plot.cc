@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "cli/text_file.h"
+#include "cli/escape_xml.h"
 
 namespace kvfork::cli {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "cli/escape_xml.h"
 #include "cli/output.h"
-#include "cli/text_file.h"
 #include "kvfork/version.h"
 
 namespace kvfork::cli {
@@ -86,7 +86,7 @@ void print_verify_json(const Model& model, const VerifyReport& report) {
               {"checks", std::move(checks)}});
 }
 
-void write_junit(const std::string& path, const VerifyReport& report) {
+std::string make_junit(const VerifyReport& report) {
   const Counts counts = count(report);
   const std::string numbers =
       fmt::format("tests=\"{}\" failures=\"{}\" errors=\"0\" skipped=\"{}\" time=\"{:.3f}\"", report.checks.size(),
@@ -94,8 +94,7 @@ void write_junit(const std::string& path, const VerifyReport& report) {
   std::string xml = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
   xml += fmt::format("<testsuites name=\"kvfork\" {0}>\n  <testsuite name=\"kvfork.verify\" {0}>\n", numbers);
   for (const VerifyCheck& check : report.checks) xml += junit_case(check);
-  xml += "  </testsuite>\n</testsuites>\n";
-  write_text_file(path, xml);
+  return xml + "  </testsuite>\n</testsuites>\n";
 }
 
 }  // namespace kvfork::cli

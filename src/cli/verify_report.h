@@ -12,7 +12,6 @@ void print_check(const VerifyCheck& check);
 void print_summary(const VerifyReport& report);
 void print_verify_json(const Model& model, const VerifyReport& report);
 
-/// Throws Error{Io} when the file cannot be written.
-void write_junit(const std::string& path, const VerifyReport& report);
+std::string make_junit(const VerifyReport& report);
 
 }  // namespace kvfork::cli

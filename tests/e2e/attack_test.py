@@ -2,11 +2,14 @@
 
 import json
 import os
+import pathlib
 import random
+import signal
 import stat
 import struct
 import subprocess
 import threading
+import time
 import unittest
 
 import cli
@@ -231,7 +234,54 @@ class LogitsFile(Attack):
                                str(self.model), ids, str(path)], capture_output=True, timeout=60)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn(b"kvfork: error: ", done.stderr)
-        self.assertEqual([entry.name for entry in self.folder.glob("limited*")], [])
+        self.assertEqual([entry.name for entry in self.folder.glob("*limited*")], [])
+
+    def test_an_interrupt_leaves_nothing_and_the_old_file(self):
+        folder = self.write("logits", b"as before").parent
+        ids = ",".join(["5"] * 20000)
+        model = self.checkpoint(max_position_embeddings=40000)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+            process = subprocess.Popen([cli.TOOL, "score", "--model", model, "--ids", ids, "--logits", folder / "logits"],
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            deadline = time.monotonic() + 60  # until it has the file open
+            while time.monotonic() < deadline and not any(
+                    str(folder) in os.path.realpath(link) for link in pathlib.Path(f"/proc/{process.pid}/fd").glob("*")):
+                self.assertIsNone(process.poll())
+            process.send_signal(number)
+            self.assertEqual(process.wait(), -number, "it was done too soon to show anything")
+            self.assertEqual([(entry.name, entry.read_bytes()) for entry in folder.iterdir()], [("logits", b"as before")])
+
+
+class Reports(Attack):
+    """--html and --junit take their names as --logits does."""
+
+    def report(self, path, command):
+        option = {"bench": "--html", "verify": "--junit"}[command]
+        more = {"bench": ["--prefix-lengths", 5, "--repeats", 1, "--max-new-tokens", 1], "verify": ["--prompt", "a", "--limit-seconds", 0]}
+        return self.start(command, "--model", self.model, "--context", "hello", *more[command], option, path)
+
+    def test_a_pipe_is_written_to_and_a_link_stays_a_link(self):
+        for command in ("bench", "verify"):
+            target, link, pipe = self.write("target", b"old"), self.folder / f"{command}-link", self.folder / f"{command}-pipe"
+            link.symlink_to(target)
+            done = self.report(link, command)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertTrue(link.is_symlink())
+            self.assertTrue(target.read_bytes().startswith(b"<"), target.read_bytes()[:40])
+            os.mkfifo(pipe)
+            read = []
+            reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()), daemon=True)
+            reader.start()
+            self.assertEqual(self.report(pipe, command).returncode, 0)
+            reader.join(10)
+            self.assertTrue(read[0].startswith(b"<"))
+
+    def test_a_place_that_cannot_be_written_to_is_found_out_before_any_work(self):
+        for command, option in (("bench", "--html"), ("verify", "--junit")):
+            for place in (self.folder / "no" / "where", self.folder, f"{self.folder}/absent/"):
+                done = self.start(command, "--model", "/absent", option, place)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(f"{place}: cannot", done.stderr.decode())
 
 
 class Paths(Attack):

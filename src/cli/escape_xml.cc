@@ -1,23 +1,7 @@
-#include "cli/text_file.h"
-
-#include <fmt/format.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <memory>
-
-#include "kvfork/error.h"
+#include "cli/escape_xml.h"
 
 namespace kvfork::cli {
 namespace {
-
-[[noreturn]] void fail(const std::string& path, int error_number) {
-  throw Error(error_number == ENOENT ? ErrorCode::NotFound : ErrorCode::Io,
-              fmt::format("{}: cannot write: {}", path, std::strerror(error_number)));
-}
 
 // Length of the UTF-8 character at the start of text that XML can hold; 0: there is none.
 size_t character_length(std::string_view text) {
@@ -60,26 +44,6 @@ std::string escape_xml(std::string_view text) {
     text.remove_prefix(character.size());
   }
   return escaped;
-}
-
-void write_text_file(const std::string& path, std::string_view text) {
-  std::error_code error;
-  // A device or a pipe is written to as it is; a link's target is replaced, not the link.
-  const bool in_place = std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error);
-  const std::filesystem::path target = std::filesystem::is_symlink(path, error) && !in_place
-                                           ? std::filesystem::weakly_canonical(path, error)
-                                           : std::filesystem::path(path);
-  const std::string temporary = in_place ? target.string() : fmt::format("{}.{}.part", target.string(), ::getpid());
-  std::FILE* file = std::fopen(temporary.c_str(), "wb");
-  if (file == nullptr) fail(path, errno);
-  const bool is_written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  const bool is_flushed = std::fflush(file) == 0;
-  int problem = is_written && is_flushed ? 0 : errno;
-  if (std::fclose(file) != 0 && problem == 0) problem = errno;
-  if (!in_place && problem == 0 && std::rename(temporary.c_str(), target.c_str()) != 0) problem = errno;
-  if (problem == 0) return;
-  if (!in_place) std::remove(temporary.c_str());
-  fail(path, problem);
 }
 
 }  // namespace kvfork::cli

@@ -1,4 +1,4 @@
-// Reports that are written to files.
+// Text inside markup.
 #pragma once
 
 #include <string>
@@ -9,8 +9,5 @@ namespace kvfork::cli {
 /// For text and attributes of XML and HTML: markup escaped, and U+FFFD for what XML cannot hold (ill-formed UTF-8
 /// and control characters but tab, newline and carriage return).
 std::string escape_xml(std::string_view text);
-
-/// Replaces the file whole, or leaves it as it was. Throws Error{NotFound, Io} naming the path.
-void write_text_file(const std::string& path, std::string_view text);
 
 }  // namespace kvfork::cli
