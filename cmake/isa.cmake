@@ -5,10 +5,20 @@ set(KVFORK_KERNEL_FLAGS -fno-math-errno -fno-exceptions)
 set(KVFORK_FLAGS_portable ${KVFORK_KERNEL_FLAGS})
 set(KVFORK_FLAGS_avx2 ${KVFORK_KERNEL_FLAGS} -mavx2 -mfma -mf16c)
 set(KVFORK_FLAGS_avx512 ${KVFORK_KERNEL_FLAGS} -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl)
+set(KVFORK_FLAGS_amx ${KVFORK_FLAGS_avx512} -mamx-tile -mamx-bf16)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12's own AVX-512 headers start some results from a deliberately unset register (GCC bug 105593).
   list(APPEND KVFORK_FLAGS_avx512 -Wno-uninitialized -Wno-maybe-uninitialized)
+  list(APPEND KVFORK_FLAGS_amx -Wno-uninitialized -Wno-maybe-uninitialized)
 endif()
+
+# Tests that compile a set's code themselves: sources built with its flags, joined to a target.
+function(kvfork_isa_sources target isa)
+  add_library(${target}_${isa} OBJECT ${ARGN})
+  target_include_directories(${target}_${isa} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
+  target_compile_options(${target}_${isa} PRIVATE ${KVFORK_FLAGS_${isa}})
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_${isa}>)
+endfunction()
 
 # The layer `kernels`: src/kernels/*.cc and one folder per set in KVFORK_ISAS.
 function(kvfork_kernel_layer)

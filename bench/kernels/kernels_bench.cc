@@ -88,6 +88,12 @@ size_t element_bytes(Element type) {
   return type == Element::F32 ? 4 : 2;
 }
 
+void pack_all(const KernelTable& table, kernels::PackArgs args) {
+  args.row_begin = 0;
+  args.row_end = args.n_rows;
+  table.pack(args);
+}
+
 /// Each iteration takes the next weights of the arena, so that few rows always read memory, as in a real pass.
 /// With two threads each has half of the arena.
 void matmul(benchmark::State& state, const KernelTable& table, Shape shape, Element type, size_t n_rows) {
@@ -99,9 +105,10 @@ void matmul(benchmark::State& state, const KernelTable& table, Shape shape, Elem
   const size_t weight_bytes = n_features * row_bytes;
   const auto x = numbers(n_rows * shape.k);
   const auto bias = numbers(n_features);
-  Aligned packed(n_rows * table.packed_row_bytes(shape.k, type));
+  Aligned packed(table.packed_bytes(n_rows, shape.k, type));
   std::vector<float> y(n_rows * n_features);
-  table.pack(x.data(), shape.k, n_rows, shape.k, type, kernels::Rounding::None, packed.data);
+  pack_all(table, {.x = x.data(), .x_stride = shape.k, .n_rows = n_rows, .k = shape.k, .weight_type = type,
+                   .rounding = kernels::Rounding::None, .packed = packed.data});
   double read = read_bytes_per_second(weights, span / 4);
   double fma = register_flops_per_second(table.name);
   size_t offset = 0;
@@ -109,6 +116,7 @@ void matmul(benchmark::State& state, const KernelTable& table, Shape shape, Elem
     if (offset + weight_bytes > span) offset = 0;
     table.matmul({.weight = weights + offset,
                   .weight_type = type,
+                  .rounding = kernels::Rounding::None,
                   .packed = packed.data,
                   .n_rows = n_rows,
                   .k = shape.k,
@@ -128,9 +136,10 @@ void matmul(benchmark::State& state, const KernelTable& table, Shape shape, Elem
 void pack(benchmark::State& state, const KernelTable& table, size_t n_rows) {
   constexpr size_t kK = 4864;
   const auto x = numbers(n_rows * kK);
-  Aligned packed(n_rows * table.packed_row_bytes(kK, Element::BF16));
+  Aligned packed(table.packed_bytes(n_rows, kK, Element::BF16));
   for (auto _ : state) {
-    table.pack(x.data(), kK, n_rows, kK, Element::BF16, kernels::Rounding::ToBF16, packed.data);
+    pack_all(table, {.x = x.data(), .x_stride = kK, .n_rows = n_rows, .k = kK, .weight_type = Element::BF16,
+                     .rounding = kernels::Rounding::ToBF16, .packed = packed.data});
     benchmark::ClobberMemory();
   }
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * n_rows * kK * 8));

@@ -74,10 +74,11 @@ class Probe {
     const auto weight = encode(numbers_.take(kFeatures * kInput), type);
     const auto x = numbers_.take(kRows * kInput);
     const auto bias = numbers_.take(kFeatures);
-    const auto packed = base::MemoryRegion::allocate(kRows * kernels_.packed_row_bytes(kInput, type), "kernel fingerprint");
-    kernels_.pack(x.data(), kInput, kRows, kInput, type, rounding, packed.data());
+    const auto packed = base::MemoryRegion::allocate(kernels_.packed_bytes(kRows, kInput, type), "kernel fingerprint");
+    kernels_.pack({.x = x.data(), .x_stride = kInput, .row_begin = 0, .row_end = kRows, .n_rows = kRows, .k = kInput,
+                   .weight_type = type, .rounding = rounding, .packed = packed.data()});
     std::vector<float> y(kRows * kFeatures);
-    kernels_.matmul({.weight = weight.data(), .weight_type = type, .packed = packed.data(), .n_rows = kRows, .k = kInput,
+    kernels_.matmul({.weight = weight.data(), .weight_type = type, .rounding = rounding, .packed = packed.data(), .n_rows = kRows, .k = kInput,
                      .feature_begin = 0, .feature_end = kFeatures, .bias = bias.data(), .y = y.data(), .y_stride = kFeatures});
     add(y);
     std::vector<float> wide(kFeatures * kInput);

@@ -1,6 +1,8 @@
 #include "kernels/cpu_features.h"
 
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cstdint>
 
@@ -47,6 +49,19 @@ bool detect_avx512() {
   return detect_avx2() && all(cpuid(7).ebx, f | dq | bw | vl) && all(saved_state(), opmask_and_zmm);
 }
 
+/// Linux keeps the tile registers from a process until it asks, once for all its threads.
+bool tile_permission() {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+bool detect_amx() {
+  const uint64_t bf16 = bit(22), tile = bit(24);
+  const uint64_t tile_config_and_data = bit(17) | bit(18);
+  return detect_avx512() && all(cpuid(7).edx, bf16 | tile) && all(saved_state(), tile_config_and_data) &&
+         tile_permission();
+}
+
 }  // namespace
 
 bool cpu_runs_avx2() noexcept {
@@ -56,6 +71,11 @@ bool cpu_runs_avx2() noexcept {
 
 bool cpu_runs_avx512() noexcept {
   static const bool runs = detect_avx512();
+  return runs;
+}
+
+bool cpu_runs_amx() noexcept {
+  static const bool runs = detect_amx();
   return runs;
 }
 

@@ -10,4 +10,7 @@ bool cpu_runs_avx2() noexcept;
 /// AVX-512 F, BW, DQ and VL, and all that avx2 needs.
 bool cpu_runs_avx512() noexcept;
 
+/// AMX tiles with bf16 products, and all that avx512 needs. Asks the system for them, on the first call.
+bool cpu_runs_amx() noexcept;
+
 }  // namespace kvfork::kernels

@@ -31,13 +31,28 @@ static constexpr size_t value_stride(size_t head_dim) {
   return (head_dim + 15) / 16 * 16;
 }
 
+/// Activations on their way into products: rows [row_begin, row_end) of the n_rows that one product takes together.
+/// Calls for different rows may run at the same time, but two calls may not share a run of pack_rows rows.
+struct PackArgs {
+  const float* x;   // row `row_begin`
+  size_t x_stride;  // floats between rows
+  size_t row_begin;
+  size_t row_end;
+  size_t n_rows;
+  size_t k;
+  Element weight_type;
+  Rounding rounding;
+  void* packed;  // 64-byte aligned, packed_bytes(n_rows, k, weight_type)
+};
+
 /// Product of packed activations with a weight matrix:
 ///   y[row * y_stride + feature] = sum_k x[row, k] * weight[feature, k] (+ bias[feature])
 /// for every row in [0, n_rows) and feature in [feature_begin, feature_end).
 struct MatmulArgs {
   const void* weight;  // [n_features, k], row-major, as stored
   Element weight_type;
-  const void* packed;  // n_rows packed rows made by `pack` with the same k and weight_type
+  Rounding rounding;
+  const void* packed;  // made by `pack` with the same n_rows, k, weight_type and rounding
   size_t n_rows;
   size_t k;
   size_t feature_begin;
@@ -82,15 +97,19 @@ struct StoreKvArgs {
 };
 
 struct KernelTable {
-  const char* name;  // "portable", "avx2", "avx512": also what KVFORK_ISA accepts
+  const char* name;  // "portable", "avx2", "avx512", "amx": also what KVFORK_ISA accepts
 
-  /// Bytes of one packed row of k activations for products with weights of this type (a multiple of 64).
-  size_t (*packed_row_bytes)(size_t k, Element weight_type) noexcept;
+  /// How work is best divided: rows per call of `pack`; bytes of weights per call of `matmul`, and the multiple of
+  /// features that it takes at a time. Bits do not depend on any of them.
+  size_t pack_rows;
+  size_t item_bytes;
+  size_t item_features;
 
-  /// Packs n_rows rows of k floats (x_stride floats apart) into `packed` (64-byte aligned, n_rows *
-  /// packed_row_bytes): reordered as this set reads weights of this type, rounded first if asked.
-  void (*pack)(const float* x, size_t x_stride, size_t n_rows, size_t k, Element weight_type, Rounding rounding,
-               void* packed) noexcept;
+  /// Bytes of n_rows rows of k activations packed for products with weights of this type (a multiple of 64).
+  size_t (*packed_bytes)(size_t n_rows, size_t k, Element weight_type) noexcept;
+
+  /// Reorders activations as this set reads weights of this type, rounded first if asked.
+  void (*pack)(const PackArgs& args) noexcept;
 
   void (*matmul)(const MatmulArgs& args) noexcept;
 

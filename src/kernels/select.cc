@@ -17,6 +17,9 @@ struct Set {
 
 // Best first. cmake/isa.cmake says which sets are built.
 constexpr Set kBuilt[] = {
+#if defined(KVFORK_HAVE_AMX)
+    {"amx", amx::kernel_table, cpu_runs_amx},
+#endif
 #if defined(KVFORK_HAVE_AVX512)
     {"avx512", avx512::kernel_table, cpu_runs_avx512},
 #endif

@@ -14,5 +14,8 @@ const KernelTable& kernel_table() noexcept;
 namespace avx512 {
 const KernelTable& kernel_table() noexcept;
 }
+namespace amx {
+const KernelTable& kernel_table() noexcept;
+}
 
 }  // namespace kvfork::kernels

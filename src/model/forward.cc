@@ -8,11 +8,6 @@
 namespace kvfork::model {
 namespace {
 
-// Weight bytes that one item of work covers: a share of L2, so that many rows can pass over it, and large enough to
-// stream when there is only one.
-constexpr size_t kItemBytes = 128 * 1024;
-constexpr size_t kItemFeatures = 16;  // features per item are a multiple of this
-
 size_t element_bytes(kernels::Element type) { return type == kernels::Element::F32 ? 4 : 2; }
 
 // How a matrix's features are divided into items of work.
@@ -20,29 +15,14 @@ struct Division {
   size_t n_features;
   size_t per_item;
 
-  explicit Division(const Matrix& matrix) : n_features(matrix.n_features) {
-    const size_t fitting = kItemBytes / (matrix.k * element_bytes(matrix.type));
-    per_item = std::max<size_t>(fitting / kItemFeatures, 1) * kItemFeatures;
+  Division(const kernels::KernelTable& kernels, const Matrix& matrix) : n_features(matrix.n_features) {
+    const size_t fitting = kernels.item_bytes / (matrix.k * element_bytes(matrix.type));
+    per_item = std::max<size_t>(fitting / kernels.item_features, 1) * kernels.item_features;
   }
   size_t n_items() const { return (n_features + per_item - 1) / per_item; }
   size_t begin(size_t item) const { return item * per_item; }
   size_t end(size_t item) const { return std::min(n_features, (item + 1) * per_item); }
 };
-
-// One item of a product: features [begin, end) of every row.
-void multiply_item(const kernels::KernelTable& kernels, const Matrix& matrix, const std::byte* packed, size_t n_rows,
-                   size_t begin, size_t end, float* y) noexcept {
-  kernels.matmul({.weight = matrix.data,
-                  .weight_type = matrix.type,
-                  .packed = packed,
-                  .n_rows = n_rows,
-                  .k = matrix.k,
-                  .feature_begin = begin,
-                  .feature_end = end,
-                  .bias = matrix.bias_or_null(),
-                  .y = y,
-                  .y_stride = matrix.n_features});
-}
 
 }  // namespace
 
@@ -107,12 +87,12 @@ void Forward::project_qkv(const LayerWeights& layer, size_t n_rows, Scratch& scr
   const auto multiply_targets = [&](std::span<const Target> group) {
     normalize_and_pack(scratch.x_rows.data(), n_rows, layer.input_norm, group[0].matrix.type, scratch);
     size_t n_items = 0;
-    for (const Target& target : group) n_items += Division(target.matrix).n_items();
+    for (const Target& target : group) n_items += Division(kernels_, target.matrix).n_items();
     pool_.run(n_items, [&](size_t item, size_t) noexcept {
       for (const Target& target : group) {
-        const Division division(target.matrix);
+        const Division division(kernels_, target.matrix);
         if (item < division.n_items()) {
-          multiply_item(kernels_, target.matrix, scratch.packed, n_rows, division.begin(item), division.end(item), target.y);
+          multiply_item(target.matrix, n_rows, division.begin(item), division.end(item), target.y, scratch);
           return;
         }
         item -= division.n_items();
@@ -136,13 +116,13 @@ void Forward::feed_forward(const LayerWeights& layer, size_t n_rows, Scratch& sc
     }
   };
   normalize_and_pack(scratch.x_rows.data(), n_rows, layer.post_attention_norm, layer.gate.type, scratch);
-  const Division division(layer.gate);
+  const Division division(kernels_, layer.gate);
   if (layer.gate.type == layer.up.type) {
     pool_.run(division.n_items(), [&](size_t item, size_t) noexcept {
       const size_t begin = division.begin(item);
       const size_t end = division.end(item);
-      multiply_item(kernels_, layer.gate, scratch.packed, n_rows, begin, end, scratch.gate);
-      multiply_item(kernels_, layer.up, scratch.packed, n_rows, begin, end, scratch.up);
+      multiply_item(layer.gate, n_rows, begin, end, scratch.gate, scratch);
+      multiply_item(layer.up, n_rows, begin, end, scratch.up, scratch);
       activate(begin, end);
     });
   } else {
@@ -172,39 +152,71 @@ void Forward::compute_logits(std::span<const Step> steps, float* logits, Scratch
 void Forward::normalize_and_pack(const float* const* x, size_t n_rows, const std::vector<float>& norm,
                                  kernels::Element type, Scratch& scratch) const noexcept {
   const size_t hidden = config_.hidden_size;
-  const size_t row_bytes = kernels_.packed_row_bytes(hidden, type);
   const auto eps = static_cast<float>(config_.rms_norm_eps);
-  pool_.run(n_rows, [&](size_t row, size_t thread) noexcept {
-    float* normalized = scratch.norm + thread * hidden;
-    kernels_.rms_norm(x[row], norm.data(), eps, hidden, normalized);
-    kernels_.pack(normalized, hidden, 1, hidden, type, rounding_, scratch.packed + row * row_bytes);
+  pack_rows(n_rows, hidden, type, scratch, [&](size_t begin, size_t end, size_t thread) noexcept {
+    float* normalized = scratch.norm + thread * kernels_.pack_rows * hidden;
+    for (size_t row = begin; row < end; ++row)
+      kernels_.rms_norm(x[row], norm.data(), eps, hidden, normalized + (row - begin) * hidden);
+    return normalized;
   });
 }
 
 // packed = x [n_rows, k].
 void Forward::pack(const float* x, size_t n_rows, size_t k, kernels::Element type, Scratch& scratch) const noexcept {
-  const size_t row_bytes = kernels_.packed_row_bytes(k, type);
-  pool_.run(n_rows, [&](size_t row, size_t) noexcept {
-    kernels_.pack(x + row * k, k, 1, k, type, rounding_, scratch.packed + row * row_bytes);
+  pack_rows(n_rows, k, type, scratch, [&](size_t begin, size_t, size_t) noexcept { return x + begin * k; });
+}
+
+// packed = rows that make(begin, end, thread) points to, in runs of the kernel set's pack_rows.
+template <class Make>
+void Forward::pack_rows(size_t n_rows, size_t k, kernels::Element type, Scratch& scratch, const Make& make) const noexcept {
+  const size_t run = kernels_.pack_rows;
+  pool_.run((n_rows + run - 1) / run, [&](size_t item, size_t thread) noexcept {
+    const size_t begin = item * run;
+    const size_t end = std::min(n_rows, begin + run);
+    kernels_.pack({.x = make(begin, end, thread),
+                   .x_stride = k,
+                   .row_begin = begin,
+                   .row_end = end,
+                   .n_rows = n_rows,
+                   .k = k,
+                   .weight_type = type,
+                   .rounding = rounding_,
+                   .packed = scratch.packed});
   });
+}
+
+// One item of a product: features [begin, end) of every row.
+void Forward::multiply_item(const Matrix& matrix, size_t n_rows, size_t begin, size_t end, float* y,
+                            const Scratch& scratch) const noexcept {
+  kernels_.matmul({.weight = matrix.data,
+                  .weight_type = matrix.type,
+                  .rounding = rounding_,
+                  .packed = scratch.packed,
+                  .n_rows = n_rows,
+                  .k = matrix.k,
+                  .feature_begin = begin,
+                  .feature_end = end,
+                  .bias = matrix.bias_or_null(),
+                  .y = y,
+                  .y_stride = matrix.n_features});
 }
 
 // y [n_rows, n_features] = packed W^T (+ bias).
 void Forward::multiply(const Matrix& matrix, size_t n_rows, float* y, const Scratch& scratch) const noexcept {
-  const Division division(matrix);
+  const Division division(kernels_, matrix);
   pool_.run(division.n_items(), [&](size_t item, size_t) noexcept {
-    multiply_item(kernels_, matrix, scratch.packed, n_rows, division.begin(item), division.end(item), y);
+    multiply_item(matrix, n_rows, division.begin(item), division.end(item), y, scratch);
   });
 }
 
 // x += packed W^T (+ bias).
 void Forward::multiply_add(const Matrix& matrix, size_t n_rows, Scratch& scratch) const noexcept {
   const size_t hidden = config_.hidden_size;
-  const Division division(matrix);
+  const Division division(kernels_, matrix);
   pool_.run(division.n_items(), [&](size_t item, size_t) noexcept {
     const size_t begin = division.begin(item);
     const size_t end = division.end(item);
-    multiply_item(kernels_, matrix, scratch.packed, n_rows, begin, end, scratch.product);
+    multiply_item(matrix, n_rows, begin, end, scratch.product, scratch);
     for (size_t row = 0; row < n_rows; ++row)
       kernels_.add(scratch.x + row * hidden + begin, scratch.product + row * hidden + begin, end - begin);
   });

@@ -49,6 +49,10 @@ class Forward {
   void normalize_and_pack(const float* const* x, size_t n_rows, const std::vector<float>& norm, kernels::Element type,
                           Scratch& scratch) const noexcept;
   void pack(const float* x, size_t n_rows, size_t k, kernels::Element type, Scratch& scratch) const noexcept;
+  template <class Make>
+  void pack_rows(size_t n_rows, size_t k, kernels::Element type, Scratch& scratch, const Make& make) const noexcept;
+  void multiply_item(const Matrix& matrix, size_t n_rows, size_t begin, size_t end, float* y,
+                     const Scratch& scratch) const noexcept;
   void multiply(const Matrix& matrix, size_t n_rows, float* y, const Scratch& scratch) const noexcept;
   void multiply_add(const Matrix& matrix, size_t n_rows, Scratch& scratch) const noexcept;
 

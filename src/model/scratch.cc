@@ -32,12 +32,12 @@ class Carver {
   size_t used_ = 0;
 };
 
-size_t packed_row_bytes(const checkpoint::ModelConfig& config, const kernels::KernelTable& kernels) {
+size_t packed_bytes(const checkpoint::ModelConfig& config, const kernels::KernelTable& kernels, size_t max_rows) {
   const size_t widest = std::max({config.hidden_size, config.intermediate_size,
                                   config.num_attention_heads * config.head_dim});
   size_t n_bytes = 0;
   for (const auto type : {kernels::Element::F32, kernels::Element::F16, kernels::Element::BF16})
-    n_bytes = std::max(n_bytes, kernels.packed_row_bytes(widest, type));
+    n_bytes = std::max(n_bytes, kernels.packed_bytes(max_rows, widest, type));
   return n_bytes;
 }
 
@@ -47,11 +47,11 @@ Scratch::Scratch(const checkpoint::ModelConfig& config, const kernels::KernelTab
                  size_t n_threads)
     : workspaces(n_threads), max_rows_(max_rows), out_stride_(kernels::value_stride(config.head_dim)) {
   const size_t tile_rows = attention_tile_rows(config);
-  const size_t row_bytes = packed_row_bytes(config, kernels);
+  const size_t n_packed = packed_bytes(config, kernels, max_rows);
   const auto carve = [&](Carver carver) {
     x = carver.floats(max_rows * config.hidden_size);
-    norm = carver.floats(n_threads * config.hidden_size);
-    packed = carver.bytes(max_rows * row_bytes);
+    norm = carver.floats(n_threads * kernels.pack_rows * config.hidden_size);
+    packed = carver.bytes(n_packed);
     q = carver.floats(max_rows * config.num_attention_heads * config.head_dim);
     k = carver.floats(max_rows * config.num_key_value_heads * config.head_dim);
     v = carver.floats(max_rows * config.num_key_value_heads * config.head_dim);

@@ -52,8 +52,8 @@ class Scratch {
   size_t max_rows() const noexcept { return max_rows_; }
 
   float* x = nullptr;           // [max_rows, hidden] residual stream
-  float* norm = nullptr;        // [n_threads, hidden] one normalized row per thread
-  std::byte* packed = nullptr;  // [max_rows] packed rows of the widest product input
+  float* norm = nullptr;        // [n_threads, pack_rows, hidden] normalized rows
+  std::byte* packed = nullptr;  // max_rows packed rows of the widest product input
   float* q = nullptr;           // [max_rows, n_heads * head_dim]
   float* k = nullptr;           // [max_rows, n_kv_heads * head_dim]
   float* v = nullptr;           // [max_rows, n_kv_heads * head_dim]

@@ -16,6 +16,7 @@
 #include "kernels/kernels.h"
 #include "kernels/scalar.h"
 #include "kernels/select.h"
+#include "tests/kernels/amx/emulated_table.h"
 
 namespace kvfork::kernels {
 
@@ -26,7 +27,7 @@ class EachSet : public testing::TestWithParam<const KernelTable*> {
   const KernelTable& table() const { return *GetParam(); }
   size_t lanes() const {
     const std::string name = table().name;
-    return name == "avx512" ? 16 : name == "avx2" ? 8 : 4;
+    return name == "avx2" ? 8 : name == "portable" ? 4 : 16;
   }
 };
 
@@ -34,9 +35,14 @@ inline std::string set_name(const testing::TestParamInfo<const KernelTable*>& in
   return info.param->name;
 }
 
+/// The sets that run here, and the amx set on emulated tiles wherever the rest of it runs.
 inline auto all_sets() {
-  const auto sets = supported_kernel_sets();
-  return testing::ValuesIn(sets.begin(), sets.end());
+  const auto supported = supported_kernel_sets();
+  std::vector<const KernelTable*> sets(supported.begin(), supported.end());
+#if defined(KVFORK_HAVE_AMX)
+  if (find_kernel_set("avx512")) sets.push_back(&emulated_amx_table());
+#endif
+  return testing::ValuesIn(sets);
 }
 
 /// n numbers whose last byte is the last byte before an unmapped page: reading or writing past the end faults.

@@ -39,7 +39,9 @@ TEST(Select, OffersWhatTheMachineOffers) {
   ASSERT_FALSE(flags.empty()) << "/proc/cpuinfo lists no flags";
   const bool avx2 = has_all(flags, {"avx2", "fma", "f16c"});
   const bool avx512 = avx2 && has_all(flags, {"avx512f", "avx512bw", "avx512dq", "avx512vl"});
+  const bool amx = avx512 && has_all(flags, {"amx_tile", "amx_bf16"});
   std::vector<std::string> expected;
+  if (amx && built("amx")) expected.push_back("amx");
   if (avx512 && built("avx512")) expected.push_back("avx512");
   if (avx2 && built("avx2")) expected.push_back("avx2");
   expected.push_back("portable");
@@ -66,7 +68,7 @@ TEST(Select, PortableIsBuiltAndLast) {
 TEST(Select, TablesAreComplete) {
   for (const KernelTable* table : supported_kernel_sets()) {
     SCOPED_TRACE(table->name);
-    EXPECT_TRUE(table->packed_row_bytes && table->pack && table->matmul && table->rms_norm && table->rope);
+    EXPECT_TRUE(table->packed_bytes && table->pack && table->matmul && table->rms_norm && table->rope);
     EXPECT_TRUE(table->silu_mul && table->add && table->widen && table->store_kv && table->attention_block);
     EXPECT_TRUE(table->attention_merge && table->attention_finish);
   }

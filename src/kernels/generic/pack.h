@@ -91,12 +91,16 @@ void pack_row(const float* x, size_t k, Element weight_type, Rounding rounding, 
 }
 
 template <class V>
-void pack(const float* x, size_t x_stride, size_t n_rows, size_t k, Element weight_type, Rounding rounding,
-          void* packed) noexcept {
-  const size_t row_bytes = packed_row_bytes<V>(k, weight_type);
-  for (size_t row = 0; row < n_rows; ++row) {
-    float* out = reinterpret_cast<float*>(static_cast<char*>(packed) + row * row_bytes);
-    pack_row<V>(x + row * x_stride, k, weight_type, rounding, out);
+size_t packed_bytes(size_t n_rows, size_t k, Element weight_type) noexcept {
+  return n_rows * packed_row_bytes<V>(k, weight_type);
+}
+
+template <class V>
+void pack(const PackArgs& args) noexcept {
+  const size_t row_bytes = packed_row_bytes<V>(args.k, args.weight_type);
+  for (size_t row = args.row_begin; row < args.row_end; ++row) {
+    float* out = reinterpret_cast<float*>(static_cast<char*>(args.packed) + row * row_bytes);
+    pack_row<V>(args.x + (row - args.row_begin) * args.x_stride, args.k, args.weight_type, args.rounding, out);
   }
 }
 

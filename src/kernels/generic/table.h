@@ -16,7 +16,10 @@ template <class V>
 constexpr KernelTable make_table(const char* name) {
   return {
       .name = name,
-      .packed_row_bytes = packed_row_bytes<V>,
+      .pack_rows = 1,
+      .item_bytes = 128 * 1024,  // a share of L2, and large enough to stream when there is only one row
+      .item_features = 16,
+      .packed_bytes = packed_bytes<V>,
       .pack = pack<V>,
       .matmul = matmul<V>,
       .rms_norm = rms_norm<V>,

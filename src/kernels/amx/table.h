@@ -1,0 +1,38 @@
+// The table of the set on T's tiles: products with bf16 weights on tiles, everything else as avx512 does it.
+#pragma once
+
+#include "kernels/amx/matmul.h"
+#include "kernels/amx/pack.h"
+#include "kernels/avx512/vec.h"
+#include "kernels/generic/table.h"
+
+namespace kvfork::kernels {
+namespace {
+
+inline size_t packed_bytes_on_tiles(size_t n_rows, size_t k, Element weight_type) noexcept {
+  return weight_type == Element::BF16 ? amx_packed_bytes(n_rows, k) : packed_bytes<Avx512>(n_rows, k, weight_type);
+}
+
+inline void pack_on_tiles(const PackArgs& args) noexcept {
+  return args.weight_type == Element::BF16 ? amx_pack(args) : pack<Avx512>(args);
+}
+
+template <class T>
+void matmul_on_tiles(const MatmulArgs& args) noexcept {
+  return args.weight_type == Element::BF16 ? amx_matmul<T>(args) : matmul<Avx512>(args);
+}
+
+template <class T>
+constexpr KernelTable make_tile_table(const char* name) {
+  KernelTable table = make_table<Avx512>(name);
+  table.pack_rows = kTileColumns;
+  table.item_bytes = 256 * 1024;
+  table.item_features = 2 * kFeatures;
+  table.packed_bytes = packed_bytes_on_tiles;
+  table.pack = pack_on_tiles;
+  table.matmul = matmul_on_tiles<T>;
+  return table;
+}
+
+}  // namespace
+}  // namespace kvfork::kernels
