@@ -3,6 +3,9 @@
 // A row's keys are walked in blocks of kBlockTokens and chunks of kChunkBlocks blocks, both counted from absolute
 // position 0: blocks are merged in order into their chunk, chunks in order into the row's result. That order is
 // the same whether one thread walks all chunks or several share them, so the bits are the same too.
+//
+// A tile holds rows that follow one another in the pass, whatever their sequences. Where these share a block, as forks of one
+// context do, it is read once for all of them.
 #pragma once
 
 #include <cstddef>
@@ -33,17 +36,20 @@ class Attention {
   void prepare(std::span<const SequenceRows> sequences, Scratch& scratch) const;
 
   /// Rotates q and k of the pass and stores k and v of `layer`.
-  void store(std::span<const SequenceRows> sequences, size_t layer, Scratch& scratch) const noexcept;
+  void store(size_t layer, Scratch& scratch) const noexcept;
 
   /// scratch.attention = softmax(q K^T / sqrt(head_dim)) V for every row.
-  void run(std::span<const SequenceRows> sequences, size_t layer, Scratch& scratch) const noexcept;
+  void run(size_t layer, Scratch& scratch) const noexcept;
 
  private:
   struct Walk;
+  void store_tile(const AttentionTile& tile, size_t layer, Scratch& scratch) const noexcept;
+  void walk_block(const Walk& walk, size_t block, const AttentionPart& into, Scratch::AttentionWorkspace& workspace)
+      const noexcept;
   void walk_chunk(const Walk& walk, size_t chunk, const AttentionPart& into, Scratch::AttentionWorkspace& workspace)
       const noexcept;
   void walk_tile(const Walk& walk, Scratch::AttentionWorkspace& workspace) const noexcept;
-  void merge(const Walk& walk, size_t chunk, const AttentionPart& into, const AttentionPart& part) const noexcept;
+  void merge(const Walk& walk, size_t position, const AttentionPart& into, const AttentionPart& part) const noexcept;
   void finish(const Walk& walk, const AttentionPart& total) const noexcept;
   bool splits(const Scratch& scratch, size_t n_chunks) const noexcept;
   size_t most_split_tiles() const noexcept { return 4 * pool_.n_threads(); }

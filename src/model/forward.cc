@@ -51,8 +51,8 @@ void Forward::run(std::span<const Step> steps, float* logits, Scratch& scratch) 
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
     const LayerWeights& layer = weights_.layers[i];
     project_qkv(layer, n_rows, scratch);              // q, k, v = norm(x) W + b
-    attention_.store(sequences, i, scratch);          // rotate q and k; k, v join the cache
-    attention_.run(sequences, i, scratch);            // softmax(q K / sqrt(d)) V
+    attention_.store(i, scratch);                     // rotate q and k; k, v join the cache
+    attention_.run(i, scratch);                       // softmax(q K / sqrt(d)) V
     pack(scratch.attention, n_rows, layer.o.k, layer.o.type, scratch);
     multiply_add(layer.o, n_rows, scratch);           // x += attention W_o
     feed_forward(layer, n_rows, scratch);             // x += (silu(norm(x) W_gate) * norm(x) W_up) W_down

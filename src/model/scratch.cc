@@ -76,6 +76,7 @@ Scratch::Scratch(const checkpoint::ModelConfig& config, const kernels::KernelTab
   }
   tiles.reserve(max_rows * config.num_key_value_heads);
   sequences.reserve(max_rows);
+  tokens.reserve(max_rows);
   x_rows.resize(max_rows);
 }
 

@@ -26,13 +26,17 @@ struct AttentionPart {
   }
 };
 
-/// Rows of one KV head that attention computes together: n_tokens tokens times the query heads of the group.
+/// Rows of one KV head that attention computes together: n_tokens rows of the pass times the query heads of the group.
 struct AttentionTile {
-  uint32_t sequence;
   uint32_t kv_head;
   uint32_t first_row;  // in the pass
   uint32_t n_tokens;
-  size_t position;     // of the first token
+};
+
+/// The token of a row: where it stands in which sequence.
+struct RowToken {
+  KvSequence* kv;
+  size_t position;
 };
 
 /// A sequence's rows in a pass: tokens at [position, position + n_tokens) in rows from first_row on.
@@ -73,6 +77,7 @@ class Scratch {
   std::vector<AttentionWorkspace> workspaces;  // [n_threads]
   std::vector<AttentionTile> tiles;            // capacity max_rows * n_kv_heads
   std::vector<SequenceRows> sequences;         // of the pass; capacity max_rows
+  std::vector<RowToken> tokens;                // [rows of the pass]; capacity max_rows
   std::vector<const float*> x_rows;            // [max_rows] the rows of x that are to be normalized
 
   /// Room for `n_parts` results of `rows` rows each, kept between the two steps of split attention. Grows only.
