@@ -70,8 +70,9 @@ TEST(ChatTemplate, RendersAsTransformersDoes) {
       }
       std::string error = error_of(chat, request);
       EXPECT_FALSE(error.starts_with("rendered: ")) << where << error;
-      if (golden.contains("raised"))
+      if (golden.contains("raised")) {
         EXPECT_TRUE(error.ends_with(golden.at("raised").get<std::string>())) << where << error;
+      }
     }
   }
   EXPECT_GE(n, 200u);
