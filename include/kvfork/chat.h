@@ -5,12 +5,15 @@
 // construction; every const method may be called from any thread. Templates are parsed at their first use.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "kvfork/tokenizer.h"
 
 namespace kvfork {
 
@@ -36,6 +39,17 @@ struct ChatRequest {
   bool add_generation_prompt = false;
   bool continue_final_message = false;  ///< end inside the last message; excludes add_generation_prompt
   std::optional<std::string> now;  ///< the templates' clock, "2031-01-05T06:07:08"; absent: the system's local time
+};
+
+/// Whether control tokens in a request's own words (the strings of messages, tools and documents) are read as such, as
+/// Transformers reads them, or stay plain text, so that all control tokens are the template's.
+enum class UserText { AsTransformers, Literal };
+
+/// A rendering, and what it owes to the request's own words.
+struct RenderedChat {
+  std::string text;
+  std::vector<std::string> control_tokens;  ///< in the request's own words; distinct, in order of first occurrence
+  std::vector<ByteRange> literal_ranges;    ///< with UserText::Literal: for EncodeOptions, beside `text`
 };
 
 class ChatTemplate {
@@ -67,6 +81,11 @@ class ChatTemplate {
   /// naming a tag that kvfork does not run; Error{InvalidArgument, Corrupt} for a malformed request.
   std::string render(const ChatRequest& request) const;
 
+  /// The same text, with the control tokens of `tokenizer` that the request's own words hold. With UserText::Literal, where
+  /// they hold any, the template runs once more with them marked; throws Error{Unsupported} where that changes the text,
+  /// because the template looks at them. Throws as render.
+  RenderedChat render(const ChatRequest& request, const Tokenizer& tokenizer, UserText user_text) const;
+
   enum class Tools { Absent, Given };
   /// The template that render would choose: with tools, one named "tool_use" where there is one. Throws as render.
   const std::string& source(Tools tools) const;
@@ -77,6 +96,7 @@ class ChatTemplate {
  private:
   struct State;
   explicit ChatTemplate(std::shared_ptr<const State> state);
+  std::string render_with(const ChatRequest& request, const std::function<void(std::string&)>& on_text) const;
   std::shared_ptr<const State> state_;
 };
 

@@ -25,6 +25,7 @@ struct FixedPart {
   std::optional<std::string> now;    ///< the templates' clock; absent: the system's, read at each rendering
   std::optional<std::string> raw_text;  ///< plain text without a template; the rest is then not read
   EncodeOptions raw_encoding;        ///< how plain text is tokenized
+  UserText user_text = UserText::AsTransformers;  ///< control tokens in messages, tools, documents, plain text and requests
 
   /// One system message.
   static FixedPart from_system_message(std::string_view text);
@@ -59,7 +60,15 @@ struct Prompt {
   std::string text;
   std::vector<int32_t> ids;
   EncodeReport report;
+  /// Control tokens that the messages, tools, documents or plain text hold and that were read as such; distinct.
+  std::vector<std::string> control_tokens;
 };
+
+/// A conversation, rendered and tokenized as a whole. Throws as ChatTemplate::render and Tokenizer::encode.
+Prompt encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat_template, const ChatRequest& request, UserText user_text);
+
+/// Plain text, all of it the user's. Throws as Tokenizer::encode.
+Prompt encode_text(const Tokenizer& tokenizer, std::string text, EncodeOptions options, UserText user_text);
 
 class Prompter {
  public:
@@ -93,7 +102,9 @@ class Prompter {
  private:
   enum class Turn { FixedOnly, Assistant };
   std::string render(const std::string& messages_json, Turn turn) const;
-  Prompt encode(std::string text) const;
+  ChatRequest request_of(const std::string& messages_json, Turn turn) const;
+  Prompt encode(const std::string& messages_json, Turn turn) const;
+  Prompt encode_raw(std::string text) const;
   Prompt make_probe_context(bool ends_at_added_token) const;
 
   std::shared_ptr<const Text> text_;

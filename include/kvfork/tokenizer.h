@@ -21,12 +21,30 @@
 
 namespace kvfork {
 
+/// Bytes of a text, from `begin` up to `end`.
+struct ByteRange {
+  size_t begin = 0, end = 0;
+  friend bool operator==(const ByteRange&, const ByteRange&) = default;
+};
+
 struct EncodeOptions {
   /// Apply the post-processor (for example: put BOS in front). Text rendered by a chat template has its own.
   bool add_special_tokens = false;
   /// Control tokens (special added tokens) that occur in the text stay plain text. Added tokens that are not
   /// special are still cut out, as Transformers' split_special_tokens=True does.
   bool literal_special_tokens = false;
+  /// Parts of the text (ascending, apart from one another) that no control token may overlap: what would be one is
+  /// encoded as if the vocabulary did not have it. Parts that a user wrote, in a text that a template made.
+  std::vector<ByteRange> literal_ranges;
+};
+
+/// The control tokens in a text that will become part of a longer one.
+struct ControlTokenScan {
+  /// Those that encode would find in the text by itself, in order.
+  std::vector<int32_t> found;
+  /// Characters to name in EncodeOptions::literal_ranges, wherever the text ends up, so that nothing of it is read as a
+  /// control token: the first one of each that stands in the text, or that the text breaks off in.
+  std::vector<ByteRange> first_characters;
 };
 
 /// What happened while encoding, beside the ids.
@@ -96,10 +114,14 @@ class Tokenizer {
 
   /// Ids of `text`, which must be UTF-8: throws Error{InvalidArgument} naming the first byte that is not.
   /// Throws Error{Unsupported} where the package raises too (a character outside a vocabulary whose unk token is
-  /// missing).
+  /// missing), and where text that must stay literal is a control token for the model's own vocabulary.
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const;
   /// The same ids, and `report` filled (cleared first). Slower: pieces are strings.
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options, EncodeReport& report) const;
+
+  /// The control tokens in `text`; where tokenizer_config.json has split_special_tokens there are none. The text need not be
+  /// UTF-8.
+  ControlTokenScan scan_control_tokens(std::string_view text) const;
 
   /// Text of `ids`. Ids that no token has are skipped, as the package skips them.
   std::string decode(std::span<const int32_t> ids, SpecialTokens special_tokens,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <span>
 
+#include "cli/warnings.h"
 #include "kvfork/boundary.h"
 #include "kvfork/error.h"
 
@@ -27,6 +28,7 @@ Json view_request(const Prompter& prompter, const Prompt& context, BoundaryMode 
   const Tokenizer& tokenizer = prompter.tokenizer();
   Json view = {{"prompt", prompt}};
   const Prompt request = prompter.make_request(prompt);
+  warn_about(request);
   const std::span<const int32_t> ids(request.ids);
   try {
     const size_t n = count_cached_tokens(context.ids, ids, mode, tokenizer);
@@ -75,6 +77,7 @@ void print_table(const Json& view) {
 
 int show_boundary(const Prompter& prompter, BoundaryMode mode, const std::vector<std::string>& prompts, Format format) {
   const Prompt context = prompter.make_context(mode);
+  warn_about(context);
   Json view = {{"mode", boundary_mode_name(mode)},
                {"context",
                 {{"tokens", context.ids.size()},

@@ -152,7 +152,7 @@ class BatchCommand {
     mode_ = args_.fixed_part.mode();
     prompter_.emplace(args_.fixed_part.make_prompter(model_->shared_text()));
     const Prompt context = prompter_->make_context(mode_);
-    warn_about(context.report);
+    warn_about(context);
     context_ids_ = context.ids;
   }
 
@@ -179,7 +179,7 @@ class BatchCommand {
       line.n_request_tokens = prompt.ids.size() - line.n_cached_tokens;
       line.digest = make_digest(identity_, prompt.ids, request.options);
       if (!is_to_run) return line;
-      warn_about(prompt.report);
+      warn_about(prompt);
       line.place = requests_.size();
       requests_.push_back({.ids = std::move(prompt.ids), .n_cached = line.n_cached_tokens, .options = std::move(request.options)});
     } catch (const Error& error) {

@@ -17,6 +17,7 @@
 #include "cli/output.h"
 #include "cli/replaced_file.h"
 #include "cli/report_html.h"
+#include "cli/warnings.h"
 #include "kvfork/boundary.h"
 #include "kvfork/context.h"
 #include "kvfork/error.h"
@@ -92,9 +93,12 @@ class Bench {
       context_ids_.assign(saved_->ids().begin(), saved_->ids().end());
     } else {
       prompter.emplace(args_.fixed_part.make_prompter(model_->shared_text()));
-      context_ids_ = prompter->make_context(mode).ids;
+      Prompt context = prompter->make_context(mode);
+      warn_about(context);
+      context_ids_ = std::move(context.ids);
     }
     const Prompt request = prompter->make_request(args_.prompt);
+    warn_about(request);
     const size_t n_cached = count_cached_tokens(context_ids_, request.ids, mode, prompter->tokenizer());
     tail_.assign(request.ids.begin() + static_cast<ptrdiff_t>(n_cached), request.ids.end());
     report_.request_tokens = tail_.size();

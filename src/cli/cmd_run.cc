@@ -113,7 +113,7 @@ class Run {
     const ModelInfo& info = model_->info();
     for (const std::string& text : prompts_) {
       Prompt request = prompter_->make_request(text);
-      warn_about(request.report);
+      warn_about(request);
       RunAnswer answer;
       answer.prompt = text;
       answer.request = std::move(request.ids);
@@ -133,7 +133,7 @@ class Run {
     const BoundaryMode mode = args_.fixed_part.mode();
     prompter_.emplace(args_.fixed_part.make_prompter(model_->shared_text()));
     const Prompt context = prompter_->make_context(mode);
-    warn_about(context.report);
+    warn_about(context);
     plan_requests(context.ids, mode);
     Progress progress("prefill", args_.model_flags.progress());
     const auto start = Clock::now();

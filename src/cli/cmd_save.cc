@@ -72,7 +72,7 @@ class Save {
     const BoundaryMode mode = args_.fixed_part.mode();
     const Prompter prompter = args_.fixed_part.make_prompter(model_->shared_text());
     const Prompt prompt = prompter.make_context(mode);
-    warn_about(prompt.report);
+    warn_about(prompt);
     Progress progress("prefill", args_.model_flags.progress());
     return model_->prefill(prompt.ids, [&](size_t done) { progress.update(done, prompt.ids.size()); },
                            prompter.make_origin(mode, prompt));
@@ -89,7 +89,7 @@ class Save {
     const BoundaryMode mode = *args_.fixed_part.boundary_option ? args_.fixed_part.mode() : origin->boundary;
     const Prompter prompter = Prompter::from_origin(model_->shared_text(), origin);
     const Prompt prompt = prompter.make_context(mode);
-    warn_about(prompt.report);
+    warn_about(prompt);
     const size_t n_shared = count_cached_tokens(parent->ids(), prompt.ids, mode, prompter.tokenizer());
     if (n_shared == prompt.ids.size())
       throw Error(ErrorCode::InvalidArgument, fmt::format("{}: expected messages that add tokens to it, found none", args_.fixed_part.load));

@@ -102,20 +102,20 @@ class Score {
   std::vector<int32_t> make_ids() const {
     if (*args_.ids_option) return parse_ids(args_.ids, "--ids");
     const Text& text = model_->text();
-    EncodeOptions options;
-    EncodeReport report;
-    std::vector<int32_t> ids;
+    const UserText user_text = args_.template_flags.user_text();
+    Prompt prompt;
     if (!args_.messages_file.empty()) {
       ChatRequest request = args_.template_flags.request();
       request.messages_json = read_text(args_.messages_file);
       request.add_generation_prompt = !args_.no_generation_prompt;
-      ids = text.tokenizer().encode(args_.template_flags.choose(text.chat_template()).render(request), options, report);
+      prompt = encode_chat(text.tokenizer(), args_.template_flags.choose(text.chat_template()), request, user_text);
     } else {
+      EncodeOptions options;
       options.add_special_tokens = args_.add_special_tokens;
-      ids = text.tokenizer().encode(*args_.text_option ? args_.text : read_standard_input(), options, report);
+      prompt = encode_text(text.tokenizer(), *args_.text_option ? args_.text : read_standard_input(), options, user_text);
     }
-    warn_about(report);
-    return ids;
+    warn_about(prompt);
+    return std::move(prompt.ids);
   }
 
   void score_all() {

@@ -67,28 +67,34 @@ class Tokenize {
       write_decoded(parse_ids(args_.decode, "--decode"));
       return 0;
     }
-    const std::string text = args_.messages_file.empty() ? plain_text() : render(request_from_flags());
+    const bool is_plain = args_.messages_file.empty();
     if (args_.render) {
-      write_output(text);
+      write_output(is_plain ? plain_text() : render(request_from_flags()));
       return 0;
     }
-    EncodeReport report;
-    const std::vector<int32_t> ids = text_->tokenizer().encode(text, encode_options(), report);
-    warn_about(report);
+    const Prompt prompt = is_plain ? encode(plain_text()) : encode(request_from_flags());
     if (args_.json) {
-      write_json(Json{{"ids", ids}, {"pieces", report.pieces}, {"text", text}});
-    } else {
-      for (size_t i = 0; i < ids.size(); ++i) write_output(fmt::format("{}\t{}\n", ids[i], Json(report.pieces[i]).dump(-1, ' ', false, Json::error_handler_t::replace)));
+      write_json(Json{{"ids", prompt.ids}, {"pieces", prompt.report.pieces}, {"text", prompt.text}});
+      return 0;
     }
+    for (size_t i = 0; i < prompt.ids.size(); ++i)
+      write_output(fmt::format("{}\t{}\n", prompt.ids[i], to_json_text(prompt.report.pieces[i])));
     return 0;
   }
 
  private:
-  EncodeOptions encode_options() const {
+  Prompt encode(std::string text) const {
     EncodeOptions options;
-    // Text rendered by a template has its own special tokens.
-    options.add_special_tokens = args_.add_special_tokens && args_.messages_file.empty();
-    return options;
+    options.add_special_tokens = args_.add_special_tokens;
+    Prompt prompt = encode_text(text_->tokenizer(), std::move(text), options, args_.template_flags.user_text());
+    warn_about(prompt);
+    return prompt;
+  }
+
+  Prompt encode(const ChatRequest& request) const {
+    Prompt prompt = encode_chat(text_->tokenizer(), template_, request, args_.template_flags.user_text());
+    warn_about(prompt);
+    return prompt;
   }
 
   std::string plain_text() const { return *args_.text_option ? args_.text : read_standard_input(); }
@@ -101,7 +107,11 @@ class Tokenize {
     return request;
   }
 
-  std::string render(const ChatRequest& request) const { return template_.render(request); }
+  std::string render(const ChatRequest& request) const {
+    RenderedChat rendered = template_.render(request, text_->tokenizer(), args_.template_flags.user_text());
+    if (!args_.template_flags.literal_user_text) warn_about_control_tokens(rendered.control_tokens);
+    return std::move(rendered.text);
+  }
 
   void write_decoded(const std::vector<int32_t>& ids) const {
     const Tokenizer& tokenizer = text_->tokenizer();
@@ -148,23 +158,25 @@ class Tokenize {
   Json answer_line(std::string_view line) const {
     const size_t first = line.find_first_not_of(" \t\r");
     if (first != std::string_view::npos && line[first] == '"')
-      return encoded(parse_string(line.substr(first, line.find_last_not_of(" \t\r") + 1 - first)), true);
+      return encoded(parse_string(line.substr(first, line.find_last_not_of(" \t\r") + 1 - first)));
     const Members members = split_object(line);
-    if (members.contains("text")) return encoded(parse_string(members.at("text")), true);
+    if (members.contains("text")) return encoded(parse_string(members.at("text")));
     if (members.contains("ids")) return decoded(members.at("ids"));
-    if (members.contains("messages")) return encoded(render(request_of(members)), false);
+    if (members.contains("messages")) return encoded(request_of(members));
     throw Error(ErrorCode::InvalidArgument,
                 "line: expected a string or an object with \"text\", \"ids\" or \"messages\"");
   }
 
-  Json encoded(const std::string& text, bool plain) const {
-    EncodeOptions options;
-    options.add_special_tokens = plain && args_.add_special_tokens;
+  Json encoded(std::string text) const {
     if (args_.render) return Json{{"text", text}};
-    EncodeReport report;
-    const std::vector<int32_t> ids = text_->tokenizer().encode(text, options, report);
-    warn_about(report);
-    return Json{{"ids", ids}, {"text", text}};
+    const Prompt prompt = encode(std::move(text));
+    return Json{{"ids", prompt.ids}, {"text", prompt.text}};
+  }
+
+  Json encoded(const ChatRequest& request) const {
+    if (args_.render) return Json{{"text", render(request)}};
+    const Prompt prompt = encode(request);
+    return Json{{"ids", prompt.ids}, {"text", prompt.text}};
   }
 
   Json decoded(std::string_view list) const {

@@ -99,6 +99,8 @@ std::shared_ptr<const Context> FixedPartFlags::open_saved(const Model& model) co
   // A file without a clock was made by a template that reads none.
   if (!template_flags.now.empty() && origin.fixed.now && *origin.fixed.now != template_flags.now)
     refuse(load, "clock", template_flags.now, *origin.fixed.now);
+  if (template_flags.literal_user_text && origin.fixed.user_text != UserText::Literal)
+    refuse(load, "user text", "literal", "read as Transformers reads it");
   if (!template_flags.template_name.empty()) {
     const ChatTemplate& own = model.text().chat_template();
     const auto tools = origin.fixed.tools_json.empty() ? ChatTemplate::Tools::Absent : ChatTemplate::Tools::Given;

@@ -122,6 +122,8 @@ void TemplateFlags::add_to(CLI::App& app) {
   app.add_option("--var", vars, "Template variable NAME=JSON; repeatable")->allow_extra_args(false);
   app.add_option("--now", now, "The templates' clock, 2031-01-05T06:07:08 (default: now)");
   app.add_option("--template", template_name, "A named template of the checkpoint, or a file");
+  app.add_flag("--literal-user-text", literal_user_text,
+               "Control tokens in messages, prompts and contexts stay plain text; only the template's are read as such");
 }
 
 ChatRequest TemplateFlags::request() const {
@@ -148,6 +150,7 @@ void TemplateFlags::fill(FixedPart& fixed) const {
   fixed.documents_json = request.documents_json;
   fixed.vars = request.vars;
   fixed.now = request.now;
+  fixed.user_text = user_text();
 }
 
 ChatTemplate TemplateFlags::choose(const ChatTemplate& of_checkpoint) const {

@@ -44,17 +44,19 @@ struct ModelFlags {
   Progress::Show progress() const { return quiet ? Progress::Show::Never : Progress::Show::Auto; }
 };
 
-/// --tools, --documents, --var, --now, --template: what a chat template sees beside the messages.
+/// --tools, --documents, --var, --now, --template, --literal-user-text: what a chat template sees beside the messages.
 struct TemplateFlags {
   std::string tools_file;
   std::string documents_file;
   std::vector<std::string> vars;  // NAME=JSON
   std::string now;                // 2031-01-05T06:07:08; empty: the clock at start
   std::string template_name;      // a named template of the checkpoint, or a file
+  bool literal_user_text = false;
 
   void add_to(CLI::App& app);
   /// A request with everything but messages. Files are read; the clock is frozen at the first call.
   ChatRequest request() const;
+  UserText user_text() const { return literal_user_text ? UserText::Literal : UserText::AsTransformers; }
   /// The same for a fixed part.
   void fill(FixedPart& fixed) const;
   /// The checkpoint's template, or the one --template names.

@@ -2,11 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 #include "cli/output.h"
 
 namespace kvfork::cli {
+namespace {
 
-void warn_about(const EncodeReport& report) {
+constexpr size_t kMostNamed = 16;  // a vocabulary may hold thousands
+
+void warn_about_dropped(const EncodeReport& report) {
   if (report.n_dropped_bytes == 0) return;
   std::string dropped;
   for (const std::string& bytes : report.dropped) {
@@ -15,6 +20,27 @@ void warn_about(const EncodeReport& report) {
   }
   print_warning(fmt::format("tokenizer: {} bytes have no token in this vocabulary and were dropped: {}",
                             report.n_dropped_bytes, dropped));
+}
+
+}  // namespace
+
+void warn_about(const Prompt& prompt) {
+  warn_about_dropped(prompt.report);
+  warn_about_control_tokens(prompt.control_tokens);
+}
+
+void warn_about_control_tokens(const std::vector<std::string>& tokens) {
+  static std::set<std::string> named;
+  std::string list;
+  for (const std::string& token : tokens) {
+    if (named.size() >= kMostNamed || !named.insert(token).second) continue;
+    list += (list.empty() ? "" : ", ") + to_json_text(token);
+    if (named.size() == kMostNamed) list += "; no more will be named";
+  }
+  if (list.empty()) return;
+  print_warning(fmt::format("user text: holds control tokens, which are read as such, as Transformers reads them: {}; "
+                            "--literal-user-text keeps them plain text",
+                            list));
 }
 
 }  // namespace kvfork::cli

@@ -317,7 +317,9 @@ void check_variables(const ChatRequest& request) {
 
 }  // namespace
 
-std::string ChatTemplate::render(const ChatRequest& request) const {
+std::string ChatTemplate::render(const ChatRequest& request) const { return render_with(request, {}); }
+
+std::string ChatTemplate::render_with(const ChatRequest& request, const std::function<void(std::string&)>& on_text) const {
   if (request.add_generation_prompt && request.continue_final_message) {
     base::fail(
         ErrorCode::InvalidArgument,
@@ -338,6 +340,7 @@ std::string ChatTemplate::render(const ChatRequest& request) const {
   input.variables.emplace_back("add_generation_prompt", request.add_generation_prompt ? "true" : "false");
   input.now = request.now ? jinja::parse_local_time(*request.now) : jinja::system_local_time();
   input.check_conversation = true;
+  input.on_text = on_text;
   if (request.continue_final_message) input.continue_tag = kContinueTag;
 
   jinja::Rendering rendering = entry.parsed().render(input);

@@ -82,7 +82,7 @@ void encode_origin(const ContextOrigin& origin, Metadata& metadata) {
   if (fixed.now) metadata["now"] = *fixed.now;
   if (fixed.raw_text) metadata["raw_text"] = *fixed.raw_text;
   metadata["add_special_tokens"] = kFlagNames[fixed.raw_encoding.add_special_tokens];
-  metadata["literal_special_tokens"] = kFlagNames[fixed.raw_encoding.literal_special_tokens];
+  metadata["literal_special_tokens"] = kFlagNames[fixed.user_text == UserText::Literal];
   if (origin.template_source) metadata["template_source"] = *origin.template_source;
 }
 
@@ -97,7 +97,7 @@ std::shared_ptr<const ContextOrigin> decode_origin(const Decoder& decoder, const
   if (const std::string* now = decoder.find("now")) origin->fixed.now = *now;
   if (const std::string* raw = decoder.find("raw_text")) origin->fixed.raw_text = *raw;
   origin->fixed.raw_encoding.add_special_tokens = decoder.flag("add_special_tokens");
-  origin->fixed.raw_encoding.literal_special_tokens = decoder.flag("literal_special_tokens");
+  origin->fixed.user_text = decoder.flag("literal_special_tokens") ? UserText::Literal : UserText::AsTransformers;
   if (const std::string* source = decoder.find("template_source")) origin->template_source = *source;
   origin->tokenizer = identity.tokenizer;
   origin->chat_template = identity.chat_template;

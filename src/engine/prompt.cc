@@ -60,6 +60,30 @@ std::string append_messages(std::string_view list, std::string_view more) {
   return joined.append(second) + "]";
 }
 
+Prompt encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat_template, const ChatRequest& request, UserText user_text) {
+  RenderedChat rendered = chat_template.render(request, tokenizer, user_text);
+  Prompt prompt;
+  EncodeOptions options;
+  options.literal_ranges = std::move(rendered.literal_ranges);
+  prompt.ids = tokenizer.encode(rendered.text, options, prompt.report);
+  prompt.text = std::move(rendered.text);
+  if (user_text == UserText::AsTransformers) prompt.control_tokens = std::move(rendered.control_tokens);
+  return prompt;
+}
+
+Prompt encode_text(const Tokenizer& tokenizer, std::string text, EncodeOptions options, UserText user_text) {
+  Prompt prompt;
+  options.literal_special_tokens = options.literal_special_tokens || user_text == UserText::Literal;
+  prompt.ids = tokenizer.encode(text, options, prompt.report);
+  prompt.text = std::move(text);
+  for (const EncodeReport::ControlToken& found : prompt.report.control_tokens) {
+    std::string token(tokenizer.piece(found.id));
+    if (std::find(prompt.control_tokens.begin(), prompt.control_tokens.end(), token) == prompt.control_tokens.end())
+      prompt.control_tokens.push_back(std::move(token));
+  }
+  return prompt;
+}
+
 Prompter::Prompter(std::shared_ptr<const Text> text, ChatTemplate chat_template, FixedPart fixed)
     : text_(std::move(text)), template_(std::move(chat_template)), fixed_(std::move(fixed)) {
   if (fixed_.raw_text) {
@@ -71,10 +95,10 @@ Prompter::Prompter(std::shared_ptr<const Text> text, ChatTemplate chat_template,
 
 Prompt Prompter::make_context(BoundaryMode mode) const {
   if (mode == BoundaryMode::Probe) return make_probe_context(true);
-  if (fixed_.raw_text) return encode(*fixed_.raw_text);
-  if (mode == BoundaryMode::Message) return encode(render(fixed_.messages_json, Turn::FixedOnly));
+  if (fixed_.raw_text) return encode_raw(*fixed_.raw_text);
+  if (mode == BoundaryMode::Message) return encode(fixed_.messages_json, Turn::FixedOnly);
   try {
-    return encode(render(fixed_.messages_json, Turn::FixedOnly));
+    return encode(fixed_.messages_json, Turn::FixedOnly);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::Template) throw;
     return make_probe_context(false);  // a template that wants a user message: requests still share a prefix
@@ -83,14 +107,14 @@ Prompt Prompter::make_context(BoundaryMode mode) const {
 
 Prompt Prompter::make_request(std::string_view user_text) const {
   expect_utf8(user_text, "prompt");
-  if (fixed_.raw_text) return encode(*fixed_.raw_text + std::string(user_text));
-  return encode(render(append_messages(fixed_.messages_json, user_message(user_text)), Turn::Assistant));
+  if (fixed_.raw_text) return encode_raw(*fixed_.raw_text + std::string(user_text));
+  return encode(append_messages(fixed_.messages_json, user_message(user_text)), Turn::Assistant);
 }
 
 Prompt Prompter::make_request_from_messages(std::string_view messages_json) const {
   if (fixed_.raw_text)
     base::fail(ErrorCode::InvalidArgument, "messages: a raw context takes plain text, not messages");
-  return encode(render(append_messages(fixed_.messages_json, messages_json), Turn::Assistant));
+  return encode(append_messages(fixed_.messages_json, messages_json), Turn::Assistant);
 }
 
 // The longest token prefix that all probe requests share, cut back to its last added token: added tokens are taken out of
@@ -132,6 +156,10 @@ bool Prompter::reads_clock() const {
 }
 
 std::string Prompter::render(const std::string& messages_json, Turn turn) const {
+  return template_.render(request_of(messages_json, turn));
+}
+
+ChatRequest Prompter::request_of(const std::string& messages_json, Turn turn) const {
   ChatRequest request;
   request.messages_json = messages_json;
   request.tools_json = fixed_.tools_json;
@@ -139,14 +167,15 @@ std::string Prompter::render(const std::string& messages_json, Turn turn) const 
   request.vars = fixed_.vars;
   request.now = fixed_.now;
   request.add_generation_prompt = turn == Turn::Assistant;
-  return template_.render(request);
+  return request;
 }
 
-Prompt Prompter::encode(std::string text) const {
-  Prompt prompt;
-  prompt.ids = tokenizer().encode(text, fixed_.raw_text ? fixed_.raw_encoding : EncodeOptions(), prompt.report);
-  prompt.text = std::move(text);
-  return prompt;
+Prompt Prompter::encode(const std::string& messages_json, Turn turn) const {
+  return encode_chat(tokenizer(), template_, request_of(messages_json, turn), fixed_.user_text);
+}
+
+Prompt Prompter::encode_raw(std::string text) const {
+  return encode_text(tokenizer(), std::move(text), fixed_.raw_encoding, fixed_.user_text);
 }
 
 }  // namespace kvfork

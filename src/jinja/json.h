@@ -1,6 +1,7 @@
 // JSON as Python's json module reads and writes it.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -11,7 +12,9 @@ namespace kvfork::jinja {
 /// json.loads: NaN and infinities are numbers, a repeated key keeps its first place and last value, integers of any
 /// size are kept, lone surrogate escapes too. Fails with Error{Corrupt} "SUBJECT: ..." naming the byte, or
 /// Error{Limit} beyond the runtime's nesting. The values belong to `rt`.
-Value read_json(Runtime& rt, std::string_view text, std::string_view subject);
+/// `on_text`, where there is one, may change each string, keys included.
+Value read_json(Runtime& rt, std::string_view text, std::string_view subject,
+                const std::function<void(std::string&)>& on_text = {});
 
 struct JsonStyle {
   bool ensure_ascii = false;

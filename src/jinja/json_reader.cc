@@ -13,7 +13,8 @@ namespace {
 
 class Reader {
  public:
-  Reader(Runtime& rt, std::string_view text, std::string_view subject) : rt_(rt), text_(text), subject_(subject) {}
+  Reader(Runtime& rt, std::string_view text, std::string_view subject, const std::function<void(std::string&)>& on_text)
+      : rt_(rt), text_(text), subject_(subject), on_text_(on_text) {}
 
   Value run() {
     size_t invalid = base::find_invalid_utf8(text_);
@@ -173,7 +174,10 @@ class Reader {
       }
       out.append(text_.substr(start, at_ - start));
       if (at_ >= text_.size()) fail("expected '\"' at the end of a string");
-      if (skip('"')) return out;
+      if (skip('"')) {
+        if (on_text_) on_text_(out);
+        return out;
+      }
       if (text_[at_] != '\\') fail("expected control characters in a string to be escaped");
       ++at_;
       read_escape(out);
@@ -223,13 +227,15 @@ class Reader {
   Runtime& rt_;
   std::string_view text_;
   std::string_view subject_;
+  const std::function<void(std::string&)>& on_text_;
   size_t at_ = 0;
 };
 
 }  // namespace
 
-Value read_json(Runtime& rt, std::string_view text, std::string_view subject) {
-  return Reader(rt, text, subject).run();
+Value read_json(Runtime& rt, std::string_view text, std::string_view subject,
+                const std::function<void(std::string&)>& on_text) {
+  return Reader(rt, text, subject, on_text).run();
 }
 
 }  // namespace kvfork::jinja

@@ -56,7 +56,10 @@ Template Template::parse(std::string_view source, std::string_view subject) {
 Rendering Template::render(const RenderInput& input, const Limits& limits) const {
   Runtime rt(limits, state_->subject, state_->source, input.now);
   std::map<std::string_view, Value> given;
-  for (const auto& [name, json] : input.variables) given[name] = read_json(rt, json, name);
+  for (const auto& [name, json] : input.variables) {
+    const bool is_data = name == "messages" || name == "tools" || name == "documents";
+    given[name] = read_json(rt, json, name, is_data ? input.on_text : TextHook());
+  }
   Rendering rendering;
   if (input.check_conversation) {
     check_messages(given["messages"]);

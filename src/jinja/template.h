@@ -3,6 +3,7 @@
 // Immutable; any number of threads may render one Template at once.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -13,6 +14,8 @@
 
 namespace kvfork::jinja {
 
+using TextHook = std::function<void(std::string&)>;
+
 /// What the template sees beside the globals: names with JSON text. A name given twice keeps its last value.
 struct RenderInput {
   std::vector<std::pair<std::string, std::string>> variables;
@@ -20,6 +23,7 @@ struct RenderInput {
   bool check_conversation =
       false;                 ///< messages, tools and documents must have the shape that Transformers asks for
   std::string continue_tag;  ///< not empty: put behind the text of the last message
+  TextHook on_text;          ///< may change each string of messages, tools and documents, keys included
 };
 
 struct Rendering {

@@ -67,24 +67,52 @@ const uint32_t* Matcher::find_edge(uint32_t node, uint8_t byte) const noexcept {
   return it == edges_.end() ? nullptr : &it->second;
 }
 
-Matcher::Match Matcher::find(std::string_view text, size_t from) const noexcept {
+bool Matcher::may_begin(std::string_view text, size_t at) const noexcept {
+  const auto byte = static_cast<uint8_t>(text[at]);
+  if (!first_[byte]) return false;
+  return single_[byte] || (at + 1 < text.size() && pairs_.test(size_t{byte} << 8 | static_cast<uint8_t>(text[at + 1])));
+}
+
+template <typename Accept>
+Matcher::Match Matcher::find_if(std::string_view text, size_t from, const Accept& accept) const {
   if (empty()) return {};
-  const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
   for (size_t begin = from; begin < text.size(); ++begin) {
-    if (!first_[bytes[begin]]) continue;
-    const bool pair = begin + 1 < text.size() && pairs_.test(size_t{bytes[begin]} << 8 | bytes[begin + 1]);
-    if (!pair && !single_[bytes[begin]]) continue;
+    if (!may_begin(text, begin)) continue;
     Match best;
     uint32_t node = 0;
     for (size_t i = begin; i < text.size(); ++i) {
-      const uint32_t* next = find_edge(node, bytes[i]);
+      const uint32_t* next = find_edge(node, static_cast<uint8_t>(text[i]));
       if (next == nullptr) break;
       node = *next;
-      if (nodes_[node].id >= 0) best = {begin, i + 1, nodes_[node].id};
+      const Match match{begin, i + 1, nodes_[node].id};
+      if (match.id >= 0 && accept(match)) best = match;
     }
     if (best.id >= 0) return best;
   }
   return {};
+}
+
+Matcher::Match Matcher::find(std::string_view text, size_t from) const noexcept {
+  return find_if(text, from, [](const Match&) { return true; });
+}
+
+std::vector<size_t> Matcher::find_beginnings(std::string_view text) const {
+  std::vector<size_t> beginnings;
+  const size_t end = skip_space_left(text, text.size());
+  for (size_t begin = 0; begin < text.size(); ++begin) {
+    if (!first_[static_cast<uint8_t>(text[begin])]) continue;
+    uint32_t node = 0;
+    size_t i = begin;
+    bool is_whole = false;
+    for (; i < text.size() && !is_whole; ++i) {
+      const uint32_t* next = find_edge(node, static_cast<uint8_t>(text[i]));
+      if (next == nullptr) break;
+      node = *next;
+      is_whole = nodes_[node].id >= 0;
+    }
+    if (is_whole || (i > begin && i >= end)) beginnings.push_back(begin);
+  }
+  return beginnings;
 }
 
 void AddedVocabulary::add(const std::vector<AddedToken>& tokens, const TokenModel& model) {
@@ -111,6 +139,12 @@ void AddedVocabulary::add(const std::vector<AddedToken>& tokens, const TokenMode
 void AddedVocabulary::build(const TokenModel& model, const Normalizer* normalizer, std::string_view subject) {
   raw_ = Matcher();
   normalized_ = Matcher();
+  special_matcher_ = Matcher();
+  has_normalized_special_ = false;
+  for (const AddedToken& token : special_) {
+    special_matcher_.add(token.content, 0);
+    has_normalized_special_ = has_normalized_special_ || token.normalized;
+  }
   for (const auto* list : {&special_, &plain_}) {
     for (const AddedToken& token : *list) {
       const auto known = ids_.find(token.content);
@@ -151,13 +185,21 @@ size_t AddedVocabulary::count_new(const TokenModel& model) const {
 
 // A discarded match still consumes its text, and whitespace that an earlier token took is not taken again.
 std::vector<Segment> AddedVocabulary::split(std::string_view text, const Matcher& matcher,
-                                            const EncodeOptions& options) const {
+                                            const Literal& literal) const {
   std::vector<Segment> out;
   size_t done = 0;
-  for (Matcher::Match match = matcher.find(text, 0); match.id >= 0; match = matcher.find(text, match.end)) {
+  const auto is_allowed = [&](const Matcher::Match& match) {
+    const auto range = std::upper_bound(literal.ranges.begin(), literal.ranges.end(), match.begin,
+                                        [](size_t at, const ByteRange& other) { return at < other.end; });
+    return range == literal.ranges.end() || range->begin >= match.end || !is_special(find(match.id)->content);
+  };
+  const auto find_next = [&](size_t from) {
+    return literal.ranges.empty() ? matcher.find(text, from) : matcher.find_if(text, from, is_allowed);
+  };
+  for (Matcher::Match match = find_next(0); match.id >= 0; match = find_next(match.end)) {
     const AddedToken& token = *find(match.id);
     size_t begin = match.begin, end = match.end;
-    if (options.literal_special_tokens && is_special(token.content)) continue;
+    if (literal.all && is_special(token.content)) continue;
     if (token.single_word && (is_word_before(text, begin) || is_word_after(text, end))) continue;
     if (token.lstrip) begin = std::max(skip_space_left(text, begin), done);
     if (token.rstrip) end = skip_space_right(text, end);

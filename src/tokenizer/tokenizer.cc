@@ -2,6 +2,7 @@
 
 #include <simdjson.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/error.h"
@@ -9,11 +10,13 @@
 #include "base/utf8.h"
 #include "tokenizer/byte_level.h"
 #include "tokenizer/model.h"
+#include "tokenizer/unicode.h"
 
 namespace kvfork {
 namespace {
 
 using tokenizer::AddedToken;
+using tokenizer::AddedVocabulary;
 using tokenizer::Model;
 using tokenizer::Pieces;
 using tokenizer::Segment;
@@ -24,12 +27,13 @@ using tokenizer::TokenSink;
 class Encoder {
  public:
   Encoder(const Model& model, const EncodeOptions& options, TokenSink& sink)
-      : model_(model), options_(options), sink_(sink) {
-    options_.literal_special_tokens = options.literal_special_tokens || model.split_special_tokens;
-  }
+      : model_(model),
+        is_literal_(options.literal_special_tokens || !options.literal_ranges.empty()),
+        literal_{options.literal_special_tokens || model.split_special_tokens, options.literal_ranges},
+        sink_(sink) {}
 
   void run(std::string_view text) {
-    for (const Segment& segment : model_.added.split_raw(text, options_)) {
+    for (const Segment& segment : model_.added.split_raw(text, literal_)) {
       const std::string_view part = text.substr(segment.span.begin, segment.span.size());
       if (segment.id >= 0) {
         add_token(segment.id, part, segment.span.begin);
@@ -43,12 +47,17 @@ class Encoder {
   void encode_raw(std::string_view part, size_t position) {
     bool at_start = position == 0;
     std::string normalized;
+    const std::vector<ByteRange> raw_ranges = ranges_within(position, part.size());
+    AddedVocabulary::Literal literal{literal_.all, raw_ranges};
+    std::vector<ByteRange> ranges;
     if (model_.normalizer != nullptr && !model_.normalizer->keeps(part)) {
       normalized = part;
       model_.normalizer->apply(normalized, at_start);
+      ranges = normalize_ranges(part, normalized, raw_ranges, position == 0);
+      literal.ranges = ranges;
       part = normalized;
     }
-    for (const Segment& segment : model_.added.split_normalized(part, options_)) {
+    for (const Segment& segment : model_.added.split_normalized(part, literal)) {
       const std::string_view piece = part.substr(segment.span.begin, segment.span.size());
       if (segment.id >= 0) {
         add_token(segment.id, piece, position + segment.span.begin);
@@ -58,7 +67,54 @@ class Encoder {
     }
   }
 
+  // Where the literal ranges lie in the part of `size` bytes that begins at `position`.
+  std::vector<ByteRange> ranges_within(size_t position, size_t size) const {
+    std::vector<ByteRange> out;
+    if (!model_.added.has_normalized_special()) return out;
+    for (const ByteRange& range : literal_.ranges) {
+      const size_t begin = std::max(range.begin, position), end = std::min(range.end, position + size);
+      if (begin < end) out.push_back({begin - position, end - position});
+    }
+    return out;
+  }
+
+  // Where the ranges of a text lie in what the normalizer made of it. Where a range's edge is lost in what was composed
+  // across it, the range grows.
+  std::vector<ByteRange> normalize_ranges(std::string_view text, std::string_view normalized, std::span<const ByteRange> ranges,
+                                          bool at_start) const {
+    std::vector<ByteRange> out;
+    for (const ByteRange& range : ranges) {
+      std::string before(text.substr(0, range.begin)), after(text.substr(range.end));
+      bool before_at_start = at_start, after_at_start = false;
+      if (!before.empty()) model_.normalizer->apply(before, before_at_start);
+      if (!after.empty()) model_.normalizer->apply(after, after_at_start);
+      const auto begin = std::mismatch(before.begin(), before.end(), normalized.begin(), normalized.end()).first - before.begin();
+      const auto n_after = std::mismatch(after.rbegin(), after.rend(), normalized.rbegin(), normalized.rend()).first - after.rbegin();
+      const size_t end = normalized.size() - static_cast<size_t>(n_after);
+      out.push_back({std::min(static_cast<size_t>(begin), end), end});
+    }
+    return out;
+  }
+
   void encode_plain(std::string_view text, bool at_start) {
+    const size_t n_before = sink_.ids.size();
+    run_model(text, at_start);
+    if (is_literal_) check_literal(text, n_before);
+  }
+
+  // A model whose own vocabulary holds a control token (Unigram does) may find it in plain text.
+  void check_literal(std::string_view text, size_t n_before) const {
+    for (size_t i = n_before; i < sink_.ids.size(); ++i) {
+      const AddedToken* token = model_.added.find(sink_.ids[i]);
+      if (token == nullptr || !token->special || text.find(token->content) == std::string_view::npos) continue;
+      base::fail(ErrorCode::Unsupported,
+                 "{}: expected plain text to give no control token, found that the model itself makes one of '{}'; this tokenizer "
+                 "cannot keep it literal",
+                 model_.subject, token->content);
+    }
+  }
+
+  void run_model(std::string_view text, bool at_start) {
     if (model_.pre_tokenizer == nullptr) return model_.model->encode(text, sink_);
     Pieces pieces;
     pieces.text = text;
@@ -77,9 +133,32 @@ class Encoder {
   }
 
   const Model& model_;
-  EncodeOptions options_;
+  bool is_literal_;  // as the caller asks, beyond what tokenizer_config.json says
+  AddedVocabulary::Literal literal_;
   TokenSink& sink_;
 };
+
+// Finds the control tokens of a text without running the model.
+std::vector<int32_t> find_control_tokens(const Model& model, std::string_view text) {
+  std::vector<int32_t> found;
+  const auto keep_special = [&](int32_t id) {
+    if (model.added.find(id)->special) found.push_back(id);
+  };
+  for (const Segment& segment : model.added.split_raw(text, {})) {
+    if (segment.id >= 0) {
+      if (segment.span.size() > 0) keep_special(segment.id);
+      continue;
+    }
+    if (!model.added.has_normalized_special()) continue;
+    std::string part(text.substr(segment.span.begin, segment.span.size()));
+    bool at_start = false;
+    if (model.normalizer != nullptr && !part.empty()) model.normalizer->apply(part, at_start);
+    for (const Segment& inner : model.added.split_normalized(part, {})) {
+      if (inner.id >= 0 && inner.span.size() > 0) keep_special(inner.id);
+    }
+  }
+  return found;
+}
 
 void run_encode(const Model& model, std::string_view text, const EncodeOptions& options, TokenSink& sink) {
   if (!simdjson::validate_utf8(text.data(), text.size())) {
@@ -217,6 +296,26 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOption
   sink.report = &report;
   run_encode(*model_, text, options, sink);
   return std::move(sink.ids);
+}
+
+ControlTokenScan Tokenizer::scan_control_tokens(std::string_view text) const {
+  ControlTokenScan scan;
+  if (model_->split_special_tokens) return scan;
+  std::string valid;
+  if (!simdjson::validate_utf8(text.data(), text.size())) {
+    valid = text;
+    for (size_t at = 0; (at += base::find_invalid_utf8(text.substr(at))) < text.size(); ++at) valid[at] = ' ';
+    text = valid;
+  }
+  scan.found = find_control_tokens(*model_, text);
+  const auto add_character = [&](size_t begin) { scan.first_characters.push_back({begin, begin + tokenizer::utf8_length(text[begin])}); };
+  if (model_->normalizer != nullptr && model_->added.has_normalized_special()) {
+    // What the normalizer makes of the text, and of its neighbours, can begin anywhere.
+    for (size_t at = 0; at < text.size(); at += tokenizer::utf8_length(text[at])) add_character(at);
+  } else {
+    for (const size_t begin : model_->added.find_special_beginnings(text)) add_character(begin);
+  }
+  return scan;
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, SpecialTokens special_tokens, Cleanup cleanup) const {
