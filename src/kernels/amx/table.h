@@ -1,6 +1,8 @@
-// The table of the set on T's tiles: products with bf16 weights on tiles, everything else as avx512 does it.
+// The table of the set on T's tiles: products with bf16 weights and attention over bf16 blocks on tiles, everything else as
+// avx512 does it.
 #pragma once
 
+#include "kernels/amx/attention.h"
 #include "kernels/amx/matmul.h"
 #include "kernels/amx/pack.h"
 #include "kernels/avx512/vec.h"
@@ -31,6 +33,7 @@ constexpr KernelTable make_tile_table(const char* name) {
   table.packed_bytes = packed_bytes_on_tiles;
   table.pack = pack_on_tiles;
   table.matmul = matmul_on_tiles<T>;
+  table.attention_block = attention_block_on_tiles<T>;
   return table;
 }
 

@@ -41,7 +41,7 @@ struct EmulatedTiles {
   template <int kTile>
   static void store(void* p, size_t stride) {
     const unsigned char* tile = read(kTile);
-    for (size_t row = 0; row < 16; ++row) memcpy(static_cast<char*>(p) + row * stride, tile + row * 64, 64);
+    for (size_t row = 0; row < 16; ++row) copy(static_cast<char*>(p) + row * stride, tile + row * 64);
   }
   template <int kSum, int kA, int kB>
   static void multiply_add() {
@@ -76,6 +76,8 @@ struct EmulatedTiles {
     if (!state().configured || !state().written[tile]) abort();
     return state().bytes[tile][0];
   }
+  /// Out of line: GCC 12 takes a tile's rows for writes beyond the first row of an array of rows.
+  [[gnu::noinline]] static void copy(void* to, const void* from) { memcpy(to, from, 64); }
   /// Denormal numbers count as zero, coming in and going out.
   static float flushed(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x; }
   static float half(const unsigned char* p) {
