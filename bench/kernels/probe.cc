@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include <chrono>
+#include <cstdint>
 
 namespace kvfork::bench {
 namespace {
@@ -101,6 +102,19 @@ double register_flops_per_second(std::string_view kernel_set) {
     multiply_add_128();
   }
   return static_cast<double>(2 * lanes * kRounds * kChains) / seconds_since(start);
+}
+
+double clock_hertz() {
+  constexpr size_t kSteps = size_t{1} << 20;
+  const auto start = Clock::now();
+  uint64_t sum = 1;
+  for (size_t i = 0; i < kSteps; ++i) {
+    __asm__ volatile(
+        "add %0, %0\n\tadd %0, %0\n\tadd %0, %0\n\tadd %0, %0\n\t"
+        "add %0, %0\n\tadd %0, %0\n\tadd %0, %0\n\tadd %0, %0"
+        : "+r"(sum));
+  }
+  return static_cast<double>(8 * kSteps) / seconds_since(start);
 }
 
 }  // namespace kvfork::bench

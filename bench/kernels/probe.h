@@ -13,4 +13,7 @@ double read_bytes_per_second(const void* data, size_t bytes);
 /// in the vectors of the named kernel set.
 double register_flops_per_second(std::string_view kernel_set);
 
+/// Cycles per second of the core that runs it: additions of which each needs the one before.
+double clock_hertz();
+
 }  // namespace kvfork::bench
