@@ -22,6 +22,7 @@ namespace {
 
 using kernels::Element;
 using kernels::KernelTable;
+using kernels::Rounding;
 
 /// Half a gigabyte of small numbers that any of the stored types can be read from: larger than any cache.
 struct Arena {
@@ -94,9 +95,16 @@ void pack_all(const KernelTable& table, kernels::PackArgs args) {
   table.pack(args);
 }
 
+/// What bounds products with weights of this type. On tiles float32 mode needs three of theirs for one.
+double peak_flops(const KernelTable& table, Element type, Rounding rounding) {
+  if (std::string(table.name) != "amx" || type != Element::BF16) return register_flops_per_second(table.name);
+  return tile_flops_per_second() / (rounding == Rounding::None ? 3 : 1);
+}
+
 /// Each iteration takes the next weights of the arena, so that few rows always read memory, as in a real pass.
 /// With two threads each has half of the arena.
-void matmul(benchmark::State& state, const KernelTable& table, Shape shape, Element type, size_t n_rows) {
+void matmul(benchmark::State& state, const KernelTable& table, Shape shape, Element type, Rounding rounding,
+            size_t n_rows) {
   const size_t threads = static_cast<size_t>(state.threads());
   const size_t span = Arena::kBytes / threads;
   const char* weights = arena().data + span * static_cast<size_t>(state.thread_index());
@@ -108,15 +116,15 @@ void matmul(benchmark::State& state, const KernelTable& table, Shape shape, Elem
   Aligned packed(table.packed_bytes(n_rows, shape.k, type));
   std::vector<float> y(n_rows * n_features);
   pack_all(table, {.x = x.data(), .x_stride = shape.k, .n_rows = n_rows, .k = shape.k, .weight_type = type,
-                   .rounding = kernels::Rounding::None, .packed = packed.data});
+                   .rounding = rounding, .packed = packed.data});
   double read = read_bytes_per_second(weights, span / 4);
-  double fma = register_flops_per_second(table.name);
+  double peak = peak_flops(table, type, rounding);
   size_t offset = 0;
   for (auto _ : state) {
     if (offset + weight_bytes > span) offset = 0;
     table.matmul({.weight = weights + offset,
                   .weight_type = type,
-                  .rounding = kernels::Rounding::None,
+                  .rounding = rounding,
                   .packed = packed.data,
                   .n_rows = n_rows,
                   .k = shape.k,
@@ -128,9 +136,9 @@ void matmul(benchmark::State& state, const KernelTable& table, Shape shape, Elem
     offset += weight_bytes;
   }
   read = (read + read_bytes_per_second(weights + span / 2, span / 4)) / 2;
-  fma = (fma + register_flops_per_second(table.name)) / 2;
+  peak = (peak + peak_flops(table, type, rounding)) / 2;
   report_bytes(state, static_cast<double>(weight_bytes), read);
-  report_flops(state, 2.0 * static_cast<double>(n_rows * n_features * shape.k), fma);
+  report_flops(state, 2.0 * static_cast<double>(n_rows * n_features * shape.k), peak);
 }
 
 void pack(benchmark::State& state, const KernelTable& table, size_t n_rows) {
@@ -139,7 +147,7 @@ void pack(benchmark::State& state, const KernelTable& table, size_t n_rows) {
   Aligned packed(table.packed_bytes(n_rows, kK, Element::BF16));
   for (auto _ : state) {
     pack_all(table, {.x = x.data(), .x_stride = kK, .n_rows = n_rows, .k = kK, .weight_type = Element::BF16,
-                     .rounding = kernels::Rounding::ToBF16, .packed = packed.data});
+                     .rounding = Rounding::ToBF16, .packed = packed.data});
     benchmark::ClobberMemory();
   }
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * n_rows * kK * 8));
@@ -257,11 +265,15 @@ void register_set(const KernelTable& table) {
       for (size_t n_rows : {1, 4, 16, 32, 512}) {
         const bool head = std::string(shape.name) == "lm_head";
         if (head && n_rows > 4) continue;
-        auto* b = add_benchmark(
-            std::string("matmul/") + name(type) + "/" + shape.name + "/rows:" + std::to_string(n_rows), matmul,
-            shape, type, n_rows);
-        b->UseRealTime()->Unit(benchmark::kMicrosecond);
-        if (n_rows == 1 || n_rows == 512) b->Threads(1)->Threads(2);
+        for (Rounding rounding : {Rounding::None, Rounding::ToBF16}) {
+          // Only tiles do less work for rounded activations.
+          if (rounding == Rounding::ToBF16 && (set != "amx" || type != Element::BF16)) continue;
+          auto* b = add_benchmark(std::string("matmul/") + name(type) + "/" + shape.name +
+                                      (rounding == Rounding::ToBF16 ? "/rounded" : "") + "/rows:" + std::to_string(n_rows),
+                                  matmul, shape, type, rounding, n_rows);
+          b->UseRealTime()->Unit(benchmark::kMicrosecond);
+          if (n_rows == 1 || n_rows == 512) b->Threads(1)->Threads(2);
+        }
       }
     }
   }

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstdint>
 
+#include "kernels/amx/tiles.h"
+
 namespace kvfork::bench {
 namespace {
 
@@ -92,7 +94,7 @@ double read_bytes_per_second(const void* data, size_t bytes) {
 double register_flops_per_second(std::string_view kernel_set) {
   const auto start = Clock::now();
   size_t lanes = 4;
-  if (kernel_set == "avx512") {
+  if (kernel_set == "avx512" || kernel_set == "amx") {
     multiply_add_512();
     lanes = 16;
   } else if (kernel_set == "avx2") {
@@ -102,6 +104,29 @@ double register_flops_per_second(std::string_view kernel_set) {
     multiply_add_128();
   }
   return static_cast<double>(2 * lanes * kRounds * kChains) / seconds_since(start);
+}
+
+double tile_flops_per_second() {
+  using Tiles = kernels::AmxTiles;
+  alignas(64) static const char zeros[1024] = {};
+  constexpr size_t kProducts = 16 * 16 * 32;
+  Tiles::configure();
+  Tiles::load<4>(zeros, 64);
+  Tiles::load<5>(zeros, 64);
+  Tiles::zero<0>();
+  Tiles::zero<1>();
+  Tiles::zero<2>();
+  Tiles::zero<3>();
+  const auto start = Clock::now();
+  for (size_t i = 0; i < kRounds; ++i) {
+    Tiles::multiply_add<0, 4, 5>();
+    Tiles::multiply_add<1, 4, 5>();
+    Tiles::multiply_add<2, 4, 5>();
+    Tiles::multiply_add<3, 4, 5>();
+  }
+  const double seconds = seconds_since(start);
+  Tiles::release();
+  return static_cast<double>(2 * kProducts * 4 * kRounds) / seconds;
 }
 
 double clock_hertz() {

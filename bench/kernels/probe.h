@@ -13,6 +13,9 @@ double read_bytes_per_second(const void* data, size_t bytes);
 /// in the vectors of the named kernel set.
 double register_flops_per_second(std::string_view kernel_set);
 
+/// The same of products of bfloat16 tiles; only where the set `amx` runs.
+double tile_flops_per_second();
+
 /// Cycles per second of the core that runs it: additions of which each needs the one before.
 double clock_hertz();
 
