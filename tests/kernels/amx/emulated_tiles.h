@@ -51,8 +51,8 @@ struct EmulatedTiles {
       for (size_t n = 0; n < 16; ++n) {
         float even = 0, odd = 0;
         for (size_t k = 0; k < 16; ++k) {
-          even = flushed(fmaf(half(a + m * 64 + k * 4), half(b + k * 64 + n * 4), even));
-          odd = flushed(fmaf(half(a + m * 64 + k * 4 + 2), half(b + k * 64 + n * 4 + 2), odd));
+          even = fused(half(a + m * 64 + k * 4), half(b + k * 64 + n * 4), even);
+          odd = fused(half(a + m * 64 + k * 4 + 2), half(b + k * 64 + n * 4 + 2), odd);
         }
         float old;
         memcpy(&old, sum + m * 64 + n * 4, sizeof old);
@@ -80,6 +80,12 @@ struct EmulatedTiles {
   [[gnu::noinline]] static void copy(void* to, const void* from) { memcpy(to, from, 64); }
   /// Denormal numbers count as zero, coming in and going out.
   static float flushed(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x; }
+  /// Too small is what is below the smallest normal number when rounded to 24 bits; fmaf alone would round to
+  /// fewer, and up. In double the sum is exact wherever that makes a difference.
+  static float fused(float a, float b, float c) {
+    const double exact = static_cast<double>(a) * b + c;
+    return fabs(exact) < 0x1p-126 - 0x1p-151 ? static_cast<float>(copysign(0, exact)) : fmaf(a, b, c);
+  }
   static float half(const unsigned char* p) {
     uint16_t bits;
     memcpy(&bits, p, sizeof bits);
