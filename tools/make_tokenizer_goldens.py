@@ -236,6 +236,12 @@ def processor_cases():
         return tokenizer
     yield "template", with_processor(lambda t: processors.TemplateProcessing(
         single="<s> $A </s>", pair="<s> $A </s> $B </s>", special_tokens=[("<s>", t.token_to_id("<s>")), ("</s>", t.token_to_id("</s>"))]))
+    yield "byte_level", with_processor(lambda t: processors.ByteLevel(trim_offsets=True, add_prefix_space=True))
+    yield "bert", with_processor(lambda t: processors.BertProcessing(("</s>", t.token_to_id("</s>")), ("<s>", t.token_to_id("<s>"))))
+    yield "template_repeats", with_processor(lambda t: processors.TemplateProcessing(
+        single="<s> <two> $A:1 </s>:1 </s>", pair="$A $B", special_tokens=[
+            ("<s>", t.token_to_id("<s>")), ("</s>", t.token_to_id("</s>")),
+            {"id": "<two>", "ids": [t.token_to_id("<mask>"), t.token_to_id("<m>")], "tokens": ["<mask>", "<m>"]}]))
     yield "roberta", with_processor(lambda t: processors.RobertaProcessing(("</s>", t.token_to_id("</s>")), ("<s>", t.token_to_id("<s>"))))
     yield "processor_sequence", with_processor(lambda t: processors.Sequence([
         processors.ByteLevel(), processors.TemplateProcessing(single="<s> $A", pair="$A $B", special_tokens=[("<s>", t.token_to_id("<s>"))])]))
@@ -322,6 +328,15 @@ def config_cases():
     old = {"vocab": dict(gpt["model"]["vocab"]), "merges": "#version: 0.2\n" + "\n".join(" ".join(m) for m in gpt["model"]["merges"]) + "\n"}
     old["vocab"]["<|endoftext|>"] = max(old["vocab"].values()) + 1
     yield "old_gpt2", {**old, "tokenizer_config": {"tokenizer_class": "GPT2Tokenizer"}}
+    yield "old_gpt2_bos", {**old, "tokenizer_config": {"tokenizer_class": "GPT2Tokenizer", "add_bos_token": True}}
+    yield "old_gpt2_prefix_space", {**old, "tokenizer_config": {"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": True}}
+    yield "gpt2_bos_is_not_read", {"tokenizer": gpt, "tokenizer_config": {"tokenizer_class": "GPT2Tokenizer", "add_bos_token": True}}
+    nested = {**gpt, "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+        {"type": "Digits", "individual_digits": True}, {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}]}}
+    for name in ("Cohere", "Bloom", "PreTrained"):
+        for value in (False, True):
+            yield f"{name.lower()}_prefix_space_{value}".lower(), {"tokenizer": nested, "tokenizer_config": {
+                "tokenizer_class": f"{name}Tokenizer" + ("Fast" if name == "PreTrained" else ""), "add_prefix_space": value, "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<s>"}}
     yield "old_qwen2", {**old, "tokenizer_config": {"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|endoftext|>", "additional_special_tokens": ["<|im_start|>"]}}
 
 

@@ -17,13 +17,13 @@
 
 namespace kvfork {
 
-/// What a checkpoint offers, as text. Empty: absent.
+/// What a checkpoint offers, as text of the files that are there. An empty template is one: it renders nothing.
 struct TemplateSources {
-  std::string subject;                  ///< what messages call it: a path
-  std::string chat_template_jinja;      ///< the file; wins over the next two
-  std::string tokenizer_config_json;    ///< chat_template (a string, or a list of {name, template}); special tokens
-  std::string chat_template_json;       ///< the old file {"chat_template": ...}; used when there is nothing else
-  std::string special_tokens_map_json;  ///< the old file; read where tokenizer_config has no added_tokens_decoder
+  std::string subject;                               ///< what messages call it: a path
+  std::optional<std::string> chat_template_jinja;    ///< the file; wins over the next two
+  std::optional<std::string> tokenizer_config_json;  ///< chat_template (a string, or a list of {name, template}); special tokens
+  std::optional<std::string> chat_template_json;     ///< the old file {"chat_template": ...}; used when there is nothing else
+  std::optional<std::string> special_tokens_map_json;  ///< the old file; read where tokenizer_config has no added_tokens_decoder
   std::vector<std::pair<std::string, std::string>> additional;  ///< additional_chat_templates: name, template
   std::map<std::string, std::string>
       special_tokens;  ///< bos_token, eos_token, ... where there is no tokenizer_config

@@ -69,15 +69,15 @@ enum class SpecialTokens { Keep, Skip };
 /// AsConfigured is what Transformers' decode gives, Off what the `tokenizers` package gives.
 enum class Cleanup { AsConfigured, Off };
 
-/// The text of the files; an empty string stands for a file that is not there.
+/// The text of the files that are there.
 struct TokenizerFiles {
   std::string subject;  ///< path for messages
-  std::string tokenizer_json;
-  std::string tokenizer_config_json;
-  std::string vocab_json;  ///< the older layout, read when tokenizer_json is empty
-  std::string merges_txt;
-  std::string special_tokens_map_json;
-  std::string added_tokens_json;
+  std::optional<std::string> tokenizer_json;
+  std::optional<std::string> tokenizer_config_json;
+  std::optional<std::string> vocab_json;  ///< the older layout, read when there is no tokenizer_json
+  std::optional<std::string> merges_txt;
+  std::optional<std::string> special_tokens_map_json;
+  std::optional<std::string> added_tokens_json;
 };
 
 /// The tokenizer.ggml.* metadata of a GGUF file.

@@ -39,11 +39,11 @@ Json view_request(const Prompter& prompter, const Prompt& context, BoundaryMode 
     view["context_tail"] = pieces_of(ids.subspan(n - n_before, n_before), tokenizer);
     view["request_head"] = pieces_of(ids.subspan(n, n_after), tokenizer);
     view["safe_for"] = is_safe_for_any_request(ids.first(n), tokenizer) ? "any request" : "this request";
-    view["ids"] = request.ids;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::Boundary) throw;
     view["error"] = error.what();
   }
+  view["ids"] = request.ids;
   return view;
 }
 

@@ -38,9 +38,10 @@ void warn_about_control_tokens(const std::vector<std::string>& tokens) {
     if (named.size() == kMostNamed) list += "; no more will be named";
   }
   if (list.empty()) return;
-  print_warning(fmt::format("user text: holds control tokens, which are read as such, as Transformers reads them: {}; "
-                            "--literal-user-text keeps them plain text",
-                            list));
+  print_warning(
+      fmt::format("user text: holds control tokens, which are read as such, as Transformers reads them: {}; "
+                  "--literal-user-text keeps them plain text",
+                  list));
 }
 
 }  // namespace kvfork::cli

@@ -46,7 +46,8 @@ using Entries = std::map<std::string, std::shared_ptr<const Entry>>;
 Json parse_config(const std::string& text, const std::string& subject) {
   if (base::is_too_deep_json(text)) base::fail(ErrorCode::Corrupt, "{}: expected JSON, found too many levels of it", subject);
   Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) base::fail(ErrorCode::Corrupt, "{}: expected JSON, found other text", subject);
+  if (json.is_discarded())
+    base::fail(ErrorCode::Corrupt, "{}: expected JSON, found {}", subject, text.empty() ? "an empty file" : "other text");
   if (!json.is_object())
     base::fail(ErrorCode::Corrupt, "{}: expected a JSON object, found {}", subject, json.type_name());
   return json;
@@ -140,12 +141,12 @@ void add_tokens(Json& tokens, const Json& from) {
 std::map<std::string, std::string> make_special_variables(const TemplateSources& sources) {
   Json tokens = Json::object();
   for (const auto& [name, text] : sources.special_tokens) tokens[name] = text;
-  if (!sources.tokenizer_config_json.empty()) {
-    Json config = parse_config(sources.tokenizer_config_json, sources.subject);
+  if (sources.tokenizer_config_json) {
+    Json config = parse_config(*sources.tokenizer_config_json, sources.subject + ": tokenizer_config.json");
     add_class_defaults(tokens, config);
     add_tokens(tokens, config);
-    if (!sources.special_tokens_map_json.empty() && !config.contains("added_tokens_decoder")) {
-      add_tokens(tokens, parse_config(sources.special_tokens_map_json, sources.subject));
+    if (sources.special_tokens_map_json && !config.contains("added_tokens_decoder")) {
+      add_tokens(tokens, parse_config(*sources.special_tokens_map_json, sources.subject + ": special_tokens_map.json"));
     }
   }
   std::map<std::string, std::string> variables;
@@ -155,11 +156,6 @@ std::map<std::string, std::string> make_special_variables(const TemplateSources&
     if (present) variables[name] = token.dump();
   }
   return variables;
-}
-
-std::string read_if_present(const fs::path& path) {
-  std::error_code error;
-  return fs::is_regular_file(path, error) ? base::read_file(path, kMaxFile) : std::string();
 }
 
 bool is_given(const std::string& json) {
@@ -207,22 +203,20 @@ ChatTemplate::ChatTemplate(std::shared_ptr<const State> state) : state_(std::mov
 ChatTemplate ChatTemplate::from_sources(const TemplateSources& sources) {
   auto state = std::make_shared<State>();
   state->subject = sources.subject;
-  if (!sources.chat_template_jinja.empty()) {
+  if (sources.chat_template_jinja) {
     state->entries[kDefault] =
-        std::make_shared<Entry>(sources.subject + " (chat template)", sources.chat_template_jinja);
+        std::make_shared<Entry>(sources.subject + " (chat template)", *sources.chat_template_jinja);
   }
   for (const auto& [name, text] : sources.additional) {
     state->entries[name] = std::make_shared<Entry>(sources.subject + " (chat template '" + name + "')", text);
   }
   // Files of their own win over the configuration as a whole, not name by name.
-  if (state->entries.empty() && !sources.tokenizer_config_json.empty()) {
-    add_config_templates(state->entries, parse_config(sources.tokenizer_config_json, sources.subject),
-                         sources.subject);
-  }
-  if (state->entries.empty() && !sources.chat_template_json.empty()) {
-    add_config_templates(state->entries, parse_config(sources.chat_template_json, sources.subject),
-                         sources.subject);
-  }
+  const auto add_from = [&](const std::optional<std::string>& json, const char* file) {
+    if (!state->entries.empty() || !json) return;
+    add_config_templates(state->entries, parse_config(*json, sources.subject + ": " + file), sources.subject);
+  };
+  add_from(sources.tokenizer_config_json, "tokenizer_config.json");
+  add_from(sources.chat_template_json, "chat_template.json");
   state->special_variables = make_special_variables(sources);
   return ChatTemplate(std::move(state));
 }
@@ -231,10 +225,10 @@ ChatTemplate ChatTemplate::from_directory(const std::string& directory) {
   fs::path path(directory);
   TemplateSources sources;
   sources.subject = directory;
-  sources.chat_template_jinja = read_if_present(path / "chat_template.jinja");
-  sources.tokenizer_config_json = read_if_present(path / "tokenizer_config.json");
-  sources.chat_template_json = read_if_present(path / "chat_template.json");
-  sources.special_tokens_map_json = read_if_present(path / "special_tokens_map.json");
+  sources.chat_template_jinja = base::read_file_if_present(path / "chat_template.jinja", kMaxFile);
+  sources.tokenizer_config_json = base::read_file_if_present(path / "tokenizer_config.json", kMaxFile);
+  sources.chat_template_json = base::read_file_if_present(path / "chat_template.json", kMaxFile);
+  sources.special_tokens_map_json = base::read_file_if_present(path / "special_tokens_map.json", kMaxFile);
   std::error_code error;
   for (const auto& file : fs::directory_iterator(path / "additional_chat_templates", error)) {
     if (file.path().extension() != ".jinja") continue;

@@ -1,5 +1,5 @@
-// Which bytes of a rendering are control tokens that the request's own words spell: each is marked in the words with a
-// noncharacter behind its first character, and the marks are taken out of the rendering again.
+// Which bytes of a rendering are control tokens that the request's own words spell: each is marked in the words
+// with a noncharacter behind its first character, and the marks are taken out of the rendering again.
 #include <algorithm>
 #include <bitset>
 #include <string>
@@ -16,10 +16,14 @@ namespace {
 constexpr size_t kNoncharacters = 32;
 constexpr std::string_view kLead = "\xEF\xB7";
 
-std::string noncharacter(size_t index) { return std::string(kLead) + static_cast<char>(0x90 + index); }
+std::string noncharacter(size_t index) {
+  return std::string(kLead) + static_cast<char>(0x90 + index);
+}
 
 // How a template that asks for ASCII writes it.
-std::string escaped_noncharacter(size_t index) { return std::string("\\ufd") + (index < 16 ? 'd' : 'e') + "0123456789abcdef"[index % 16]; }
+std::string escaped_noncharacter(size_t index) {
+  return std::string("\\ufd") + (index < 16 ? 'd' : 'e') + "0123456789abcdef"[index % 16];
+}
 
 class Words {
  public:
@@ -37,7 +41,9 @@ class Words {
 
   void note_noncharacters(std::string_view text) {
     for (size_t at = text.find(kLead); at != std::string_view::npos; at = text.find(kLead, at + 1)) {
-      const size_t index = at + 2 < text.size() ? static_cast<size_t>(static_cast<unsigned char>(text[at + 2])) - 0x90 : kNoncharacters;
+      const size_t index = at + 2 < text.size()
+                               ? static_cast<size_t>(static_cast<unsigned char>(text[at + 2])) - 0x90
+                               : kNoncharacters;
       if (index < kNoncharacters) used_.set(index);
     }
     if (text.find("\\ufd") == std::string_view::npos) return;
@@ -54,7 +60,8 @@ class Words {
       if (!used_.test(index)) return index;
     }
     base::fail(ErrorCode::Unsupported,
-               "literal text: expected one of the noncharacters U+FDD0 to U+FDEF to be free, found all of them in the messages");
+               "literal text: expected one of the noncharacters U+FDD0 to U+FDEF to be free, found all of them in "
+               "the messages");
   }
 
  private:
@@ -114,7 +121,8 @@ std::string joined(const std::vector<std::string>& tokens) {
 
 }  // namespace
 
-RenderedChat ChatTemplate::render(const ChatRequest& request, const Tokenizer& tokenizer, UserText user_text) const {
+RenderedChat ChatTemplate::render(const ChatRequest& request, const Tokenizer& tokenizer,
+                                  UserText user_text) const {
   Words words(tokenizer);
   RenderedChat rendered;
   rendered.text = render_with(request, [&](std::string& text) { words.read(text); });
@@ -128,8 +136,10 @@ RenderedChat ChatTemplate::render(const ChatRequest& request, const Tokenizer& t
   rendered.literal_ranges = take_marks(marked, index);
   if (marked != rendered.text)
     base::fail(ErrorCode::Unsupported,
-               "literal text: expected the chat template to take the messages as they are, found that it looks at the control tokens "
-               "in them ({}), so that they cannot be told from its own; take them out of the messages, or have them read as control "
+               "literal text: expected the chat template to take the messages as they are, found that it looks at "
+               "the control tokens "
+               "in them ({}), so that they cannot be told from its own; take them out of the messages, or have "
+               "them read as control "
                "tokens",
                joined(words.tokens()));
   return rendered;

@@ -51,7 +51,7 @@ std::shared_ptr<const Text> open_gguf(const std::string& path) {
   Tokenizer tokenizer = Tokenizer::from_gguf(read_vocabulary(gguf));
   TemplateSources sources;
   sources.subject = path;
-  sources.chat_template_jinja = to_string(gguf.find_string("tokenizer.chat_template"));
+  if (const auto source = gguf.find_string("tokenizer.chat_template")) sources.chat_template_jinja = std::string(*source);
   sources.special_tokens = tokenizer.special_tokens();
   return std::make_shared<const Text>(std::move(tokenizer), ChatTemplate::from_sources(sources), path);
 }

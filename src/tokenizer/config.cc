@@ -130,7 +130,7 @@ void read_added_tokens_decoder(const Json& json, Config& config) {
 
 void read_added_tokens_json(const TokenizerFiles& files, Config& config) {
   simdjson::dom::parser parser;
-  const Json json = parse_json(parser, files.added_tokens_json, files.subject + ": added_tokens.json");
+  const Json json = parse_json(parser, *files.added_tokens_json, files.subject + ": added_tokens.json");
   simdjson::dom::object object;
   if (json.element().get_object().get(object) != simdjson::SUCCESS) json.expected("an object of tokens and ids");
   for (const auto& [key, value] : object) {
@@ -153,12 +153,12 @@ void read_added_tokens_json(const TokenizerFiles& files, Config& config) {
 // The layout before added_tokens_decoder: special_tokens_map.json, added_tokens.json for what is not special, and
 // then tokenizer.json's own added tokens count as if they were listed.
 void read_legacy_files(const TokenizerFiles& files, const Model& model, Config& config) {
-  if (!files.special_tokens_map_json.empty()) {
+  if (files.special_tokens_map_json) {
     simdjson::dom::parser parser;
     read_special_tokens(
-        parse_json(parser, files.special_tokens_map_json, files.subject + ": special_tokens_map.json"), config);
+        parse_json(parser, *files.special_tokens_map_json, files.subject + ": special_tokens_map.json"), config);
   }
-  if (!files.added_tokens_json.empty()) read_added_tokens_json(files, config);
+  if (files.added_tokens_json) read_added_tokens_json(files, config);
   for (const auto& [id, token] : model.added.tokens()) config.added[id] = token;
 }
 
@@ -166,12 +166,12 @@ Config read_config(const TokenizerFiles& files, Model& model) {
   Config config;
   simdjson::dom::parser parser;
   std::optional<Json> json;
-  if (!files.tokenizer_config_json.empty()) {
-    json = parse_json(parser, files.tokenizer_config_json, files.subject + ": tokenizer_config.json");
+  if (files.tokenizer_config_json) {
+    json = parse_json(parser, *files.tokenizer_config_json, files.subject + ": tokenizer_config.json");
     config.class_name = json->string_or("tokenizer_class", "");
     if (config.class_name.ends_with("Fast")) config.class_name.resize(config.class_name.size() - 4);
   }
-  if (config.class_name.empty() && files.tokenizer_json.empty()) config.class_name = "GPT2Tokenizer";
+  if (config.class_name.empty() && !files.tokenizer_json) config.class_name = "GPT2Tokenizer";
   if (const ClassDefaults* defaults = find_class(config.class_name)) {
     for (const auto& [name, token] : defaults->tokens)
       config.special[std::string(name)] = {std::string(token), std::nullopt};
@@ -250,7 +250,7 @@ void rebuild_template(Model& model, const Config& config, const ClassDefaults& d
     list.emplace_back(token->second.content, get_id(model, token->second.content));
   };
   if (config.add_bos_token.value_or(defaults.add_bos)) add("bos_token", "add_bos_token", before);
-  if (config.add_eos_token.value_or(false)) add("eos_token", "add_eos_token", after);
+  if (defaults.builds_template && config.add_eos_token.value_or(false)) add("eos_token", "add_eos_token", after);
   model.post_processor = make_affixes(std::move(before), std::move(after));
 }
 
@@ -289,22 +289,23 @@ void rebuild_llama(Model& model, bool add_prefix_space, bool legacy) {
 
 void apply_config(Model& model, const TokenizerFiles& files) {
   const Config config = read_config(files, model);
-  if (config.class_name == "CohereTokenizer" && config.add_prefix_space.value_or(false)) {
-    base::fail(ErrorCode::Unsupported, "{}: tokenizer_config.json: add_prefix_space true is not supported for {}",
-               model.subject, config.class_name);
-  }
   if (config.class_name == "LlamaTokenizer" && config.add_prefix_space) {
     rebuild_llama(model, *config.add_prefix_space, config.legacy.value_or(true));
   }
   add_tokens(model, config);
   // Without the file there is no say: the package runs tokenizer.json as it is.
   const bool has_say =
-      !files.tokenizer_config_json.empty() && config.class_name != "LlamaTokenizer" && !config.keeps_prefix_space;
+      files.tokenizer_config_json && config.class_name != "LlamaTokenizer" && !config.keeps_prefix_space;
   if (has_say && model.pre_tokenizer != nullptr) {
-    model.pre_tokenizer->set_add_prefix_space(config.add_prefix_space.value_or(false));
+    const bool adds = config.add_prefix_space.value_or(false);
+    model.pre_tokenizer->set_add_prefix_space(adds);
+    const bool reaches_inside = config.class_name == "CohereTokenizer" || config.class_name == "BloomTokenizer";
+    if (adds && reaches_inside) model.pre_tokenizer->add_prefix_spaces();
   }
+  // GPT2Converter builds a template for the old layout; with a tokenizer.json the option is not read.
+  const bool converts_bos = !files.tokenizer_json && config.class_name == "GPT2Tokenizer" && config.add_bos_token.value_or(false);
   if (const ClassDefaults* defaults = find_class(config.class_name);
-      defaults != nullptr && defaults->builds_template) {
+      defaults != nullptr && (defaults->builds_template || converts_bos)) {
     rebuild_template(model, config, *defaults);
   }
   for (const auto& [name, token] : config.special) {

@@ -123,6 +123,7 @@ Json parse_json(simdjson::dom::parser& parser, const std::string& text, std::str
   auto error = parser.parse(text).get(root);
   if (error == simdjson::NUMBER_ERROR) error = parser.parse(shorten_integers(text)).get(root);
   if (error != simdjson::SUCCESS) {
+    if (text.empty()) base::fail(ErrorCode::Corrupt, "{}: expected JSON, found an empty file", subject);
     base::fail(ErrorCode::Corrupt, "{}: expected JSON, found something else: {}", subject,
                simdjson::error_message(error));
   }

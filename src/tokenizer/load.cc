@@ -139,7 +139,7 @@ AddedToken read_added_token(const Json& json) {
 std::unique_ptr<Model> load_tokenizer_json(const TokenizerFiles& files) {
   simdjson::dom::parser parser;
   const std::string subject = files.subject + ": tokenizer.json";
-  const Json json = parse_json(parser, files.tokenizer_json, subject);
+  const Json json = parse_json(parser, *files.tokenizer_json, subject);
   auto model = std::make_unique<Model>();
   model->subject = files.subject;
   model->model = make_model(json.get("model"));
@@ -173,9 +173,9 @@ const OldLayout& get_old_layout(const TokenizerFiles& files) {
        R"("behavior":"Isolated","invert":false},{"type":"ByteLevel","add_prefix_space":false,"use_regex":false}]})"},
   };
   std::string name = "GPT2Tokenizer";
-  if (!files.tokenizer_config_json.empty()) {
+  if (files.tokenizer_config_json) {
     simdjson::dom::parser parser;
-    const Json config = parse_json(parser, files.tokenizer_config_json, files.subject + ": tokenizer_config.json");
+    const Json config = parse_json(parser, *files.tokenizer_config_json, files.subject + ": tokenizer_config.json");
     name = config.string_or("tokenizer_class", name);
     if (name.ends_with("Fast")) name.resize(name.size() - 4);
   }
@@ -193,12 +193,13 @@ const OldLayout& get_old_layout(const TokenizerFiles& files) {
 std::unique_ptr<Model> load_vocab_and_merges(const TokenizerFiles& files) {
   const OldLayout& layout = get_old_layout(files);
   simdjson::dom::parser parser;
-  const Json vocab = parse_json(parser, files.vocab_json, files.subject + ": vocab.json");
+  const Json vocab = parse_json(parser, *files.vocab_json, files.subject + ": vocab.json");
   const std::string where = files.subject + ": merges.txt";
   Bpe::Merges merges;
-  for (size_t begin = 0; begin < files.merges_txt.size();) {
-    const size_t newline = std::min(files.merges_txt.find('\n', begin), files.merges_txt.size());
-    std::string_view line = std::string_view(files.merges_txt).substr(begin, newline - begin);
+  const std::string_view lines = *files.merges_txt;
+  for (size_t begin = 0; begin < lines.size();) {
+    const size_t newline = std::min(lines.find('\n', begin), lines.size());
+    std::string_view line = lines.substr(begin, newline - begin);
     begin = newline + 1;
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (!line.empty() && !line.starts_with("#version")) merges.push_back(split_merge(line, where, merges.size()));

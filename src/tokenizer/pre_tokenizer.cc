@@ -237,6 +237,9 @@ class Sequence : public PreTokenizer {
   }
   bool ends_with_byte_level() const override { return !steps_.empty() && steps_.back()->ends_with_byte_level(); }
   void leave_bytes_plain() override { steps_.back()->leave_bytes_plain(); }
+  void add_prefix_spaces() override {
+    for (const auto& step : steps_) step->add_prefix_spaces();
+  }
 
  private:
   std::vector<std::unique_ptr<PreTokenizer>> steps_;

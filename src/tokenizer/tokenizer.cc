@@ -192,10 +192,6 @@ std::string decode_bytes(const Model& model, std::span<const int32_t> ids, Speci
   return simdjson::validate_utf8(out) ? out : base::to_valid_utf8(out);
 }
 
-std::string read_if_present(const std::filesystem::path& path) {
-  return std::filesystem::exists(path) ? base::read_file(path) : std::string();
-}
-
 }  // namespace
 
 namespace tokenizer {
@@ -241,9 +237,9 @@ Tokenizer::~Tokenizer() = default;
 
 Tokenizer Tokenizer::from_files(const TokenizerFiles& files) {
   std::unique_ptr<Model> model;
-  if (!files.tokenizer_json.empty()) {
+  if (files.tokenizer_json) {
     model = tokenizer::load_tokenizer_json(files);
-  } else if (!files.vocab_json.empty() && !files.merges_txt.empty()) {
+  } else if (files.vocab_json && files.merges_txt) {
     model = tokenizer::load_vocab_and_merges(files);
   } else {
     base::fail(ErrorCode::NotFound, "{}: expected tokenizer.json, or vocab.json and merges.txt; found neither",
@@ -258,15 +254,15 @@ Tokenizer Tokenizer::from_directory(const std::string& directory) {
   const std::filesystem::path dir(directory);
   TokenizerFiles files;
   files.subject = directory;
-  files.tokenizer_json = read_if_present(dir / "tokenizer.json");
-  files.tokenizer_config_json = read_if_present(dir / "tokenizer_config.json");
-  files.special_tokens_map_json = read_if_present(dir / "special_tokens_map.json");
-  files.added_tokens_json = read_if_present(dir / "added_tokens.json");
-  if (files.tokenizer_json.empty()) {
-    files.vocab_json = read_if_present(dir / "vocab.json");
-    files.merges_txt = read_if_present(dir / "merges.txt");
+  files.tokenizer_json = base::read_file_if_present(dir / "tokenizer.json");
+  files.tokenizer_config_json = base::read_file_if_present(dir / "tokenizer_config.json");
+  files.special_tokens_map_json = base::read_file_if_present(dir / "special_tokens_map.json");
+  files.added_tokens_json = base::read_file_if_present(dir / "added_tokens.json");
+  if (!files.tokenizer_json) {
+    files.vocab_json = base::read_file_if_present(dir / "vocab.json");
+    files.merges_txt = base::read_file_if_present(dir / "merges.txt");
     const bool has_sentencepiece = std::filesystem::exists(dir / "tokenizer.model");
-    if ((files.vocab_json.empty() || files.merges_txt.empty()) && has_sentencepiece) {
+    if ((!files.vocab_json || !files.merges_txt) && has_sentencepiece) {
       base::fail(
           ErrorCode::Unsupported,
           "{}: expected tokenizer.json, found only tokenizer.model (a SentencePiece protobuf); load it once with "

@@ -1,6 +1,7 @@
 """`kvfork tokenize`: what the model sees, from a text, a message list, or lines."""
 
 import json
+import os
 
 import cli
 from tiny_checkpoint import END
@@ -216,6 +217,41 @@ class Failures(cli.CliTest):
         del config["chat_template"]
         (model / "tokenizer_config.json").write_text(json.dumps(config))
         self.fails(1, "run", "--model", model, "--prompt", "hello", says="chat template")
+
+    def test_side_files_that_are_empty(self):
+        messages = self.write("m.json", json.dumps(MESSAGES))
+        for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.json"):
+            model = self.checkpoint()
+            if name == "chat_template.json":  # read where there is no other template
+                config = json.loads((model / "tokenizer_config.json").read_text())
+                del config["chat_template"]
+                (model / "tokenizer_config.json").write_text(json.dumps(config))
+            (model / name).write_bytes(b"")
+            self.fails(1, "tokenize", "--model", model, "--messages", messages, says=[name, "empty file"])
+        for name in ("special_tokens_map.json", "added_tokens.json"):  # read where there is no added_tokens_decoder
+            model = self.checkpoint()
+            (model / name).write_bytes(b"")
+            self.fails(1, "tokenize", "--model", model, "--text", "hello", says=[name, "empty file"])
+            config = json.loads((model / "tokenizer_config.json").read_text())
+            (model / "tokenizer_config.json").write_text(json.dumps({**config, "added_tokens_decoder": {}}))
+            self.assertEqual(self.json("tokenize", "--model", model, "--text", "hello")["ids"], [259])
+
+    def test_an_empty_template_renders_nothing(self):
+        model = self.checkpoint()
+        (model / "chat_template.jinja").write_bytes(b"")
+        messages = self.write("m.json", json.dumps(MESSAGES))
+        self.assertEqual(self.json("tokenize", "--model", model, "--messages", messages), {"ids": [], "pieces": [], "text": ""})
+        self.fails(3, "run", "--model", model, "--prompt", "hello", says="boundary")
+
+    def test_side_files_that_are_no_files(self):
+        messages = self.write("m.json", json.dumps(MESSAGES))
+        for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "chat_template.json", "special_tokens_map.json",
+                     "added_tokens.json"):
+            for make in (lambda path: path.mkdir(), lambda path: path.symlink_to("nowhere"), lambda path: os.mkfifo(path)):
+                model = self.checkpoint()
+                (model / name).unlink(missing_ok=True)
+                make(model / name)
+                self.fails(1, "tokenize", "--model", model, "--messages", messages, says=name)
 
     def test_bad_message_files(self):
         for text in ("", "{", "5", "[" * 100000):

@@ -1,5 +1,5 @@
-// Control tokens in a request's own words: found, and kept plain text where that is asked for, through templates that do
-// with the words what templates do.
+// Control tokens in a request's own words: found, and kept plain text where that is asked for, through templates
+// that do with the words what templates do.
 
 #include <gtest/gtest.h>
 
@@ -31,10 +31,12 @@ Tokenizer make_tokenizer() {
   };
   TokenizerFiles files;
   files.subject = "test";
-  files.tokenizer_json = json{{"added_tokens", {added(kBegin, "<|b|>", true), added(kEnd, "<|e|>", true), added(kThink, "<think>", false)}},
-                              {"decoder", {{"type", "Fuse"}}},
-                              {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", json::array()}}}}
-                             .dump();
+  files.tokenizer_json =
+      json{{"added_tokens",
+            {added(kBegin, "<|b|>", true), added(kEnd, "<|e|>", true), added(kThink, "<think>", false)}},
+           {"decoder", {{"type", "Fuse"}}},
+           {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", json::array()}}}}
+          .dump();
   return Tokenizer::from_files(files);
 }
 
@@ -50,10 +52,13 @@ Prompt encode(const char* source, const json& messages, UserText user_text, Chat
   return encode_chat(make_tokenizer(), make_template(source), request, user_text);
 }
 
-json user(json content) { return json::array({{{"role", "user"}, {"content", std::move(content)}}}); }
+json user(json content) {
+  return json::array({{{"role", "user"}, {"content", std::move(content)}}});
+}
 
 size_t count_control_tokens(const Prompt& prompt) {
-  return static_cast<size_t>(std::count_if(prompt.ids.begin(), prompt.ids.end(), [](int32_t id) { return id == kBegin || id == kEnd; }));
+  return static_cast<size_t>(
+      std::count_if(prompt.ids.begin(), prompt.ids.end(), [](int32_t id) { return id == kBegin || id == kEnd; }));
 }
 
 // Literal: the same text, and as many control tokens as the template itself writes.
@@ -87,7 +92,8 @@ TEST(UserControlTokens, StayPlainText) {
   expect_literal("{{ messages | tojson }}<|e|>", user("\"<|e|>\\"), 1);
   expect_literal("{{ messages | tojson(ensure_ascii=true) }}<|e|>", user("\u00e9<|e|>"), 1);
   expect_literal("{{ messages[0].content | upper | lower }}<|e|>", user("<|e|>"), 1);
-  expect_literal("{% for k in messages[0].content[0] %}{{ k }}{% endfor %}<|e|>", user(json::array({{{"<|b|>", 1}}})), 1);
+  expect_literal("{% for k in messages[0].content[0] %}{{ k }}{% endfor %}<|e|>",
+                 user(json::array({{{"<|b|>", 1}}})), 1);
 }
 
 TEST(UserControlTokens, ThatTheTemplateJoinsFromPiecesStayPlainText) {
@@ -109,20 +115,25 @@ TEST(UserControlTokens, ToolsAndDocumentsAreTheUsersToo) {
   ChatRequest request;
   request.tools_json = R"([{"name": "<|b|>"}])";
   request.documents_json = R"([{"text": "x\u003c|e|>"}])";
-  expect_literal("{{ tools | tojson }}{{ documents[0].text }}{{ messages[0].content }}<|e|>", user("plain"), 1, request);
+  expect_literal("{{ tools | tojson }}{{ documents[0].text }}{{ messages[0].content }}<|e|>", user("plain"), 1,
+                 request);
 }
 
 TEST(UserControlTokens, VariablesAreTheCallersOwn) {
   ChatRequest request;
   request.vars = {{"separator", R"("<|e|>")"}};
-  const Prompt prompt = encode("{{ messages[0].content }}{{ separator }}", user("<|e|>"), UserText::Literal, request);
+  const Prompt prompt =
+      encode("{{ messages[0].content }}{{ separator }}", user("<|e|>"), UserText::Literal, request);
   EXPECT_EQ(prompt.ids, (Ids{'<', '|', 'e', '|', '>', kEnd}));
 }
 
 TEST(UserControlTokens, AnAddedTokenThatIsNotSpecialIsReadAsItIs) {
-  const char* source = "{% if '<think>' in messages[0].content %}{{ messages[0].content.split('<think>')[1] }}{% endif %}<|e|>";
-  EXPECT_EQ(encode(source, user("a<think>b<|e|>"), UserText::Literal).ids, (Ids{'b', '<', '|', 'e', '|', '>', kEnd}));
-  EXPECT_EQ(encode(kChatMl, user("<think>"), UserText::Literal).ids, encode(kChatMl, user("<think>"), UserText::AsTransformers).ids);
+  const char* source =
+      "{% if '<think>' in messages[0].content %}{{ messages[0].content.split('<think>')[1] }}{% endif %}<|e|>";
+  EXPECT_EQ(encode(source, user("a<think>b<|e|>"), UserText::Literal).ids,
+            (Ids{'b', '<', '|', 'e', '|', '>', kEnd}));
+  EXPECT_EQ(encode(kChatMl, user("<think>"), UserText::Literal).ids,
+            encode(kChatMl, user("<think>"), UserText::AsTransformers).ids);
 }
 
 TEST(UserControlTokens, NoncharactersOfTheUsersOwnAreKept) {
@@ -136,12 +147,14 @@ TEST(UserControlTokens, NoncharactersOfTheUsersOwnAreKept) {
     EXPECT_EQ(error.code(), ErrorCode::Unsupported);
     EXPECT_NE(std::string(error.what()).find("U+FDD0"), std::string::npos) << error.what();
   }
-  EXPECT_EQ(encode(kChatMl, user(all), UserText::Literal).text, encode(kChatMl, user(all), UserText::AsTransformers).text);
+  EXPECT_EQ(encode(kChatMl, user(all), UserText::Literal).text,
+            encode(kChatMl, user(all), UserText::AsTransformers).text);
 }
 
 TEST(UserControlTokens, ATemplateThatLooksAtThemIsRefused) {
-  for (const char* source : {"{{ messages[0].content.split('<|e|>') | length }}", "{{ messages[0].content | length }}",
-                             "{{ '<|e|>' in messages[0].content }}", "{{ messages[0].content | replace('<|e|>', '') }}"}) {
+  for (const char* source :
+       {"{{ messages[0].content.split('<|e|>') | length }}", "{{ messages[0].content | length }}",
+        "{{ '<|e|>' in messages[0].content }}", "{{ messages[0].content | replace('<|e|>', '') }}"}) {
     try {
       encode(source, user("a<|e|>b"), UserText::Literal);
       ADD_FAILURE() << "expected an error: " << source;
@@ -154,7 +167,8 @@ TEST(UserControlTokens, ATemplateThatLooksAtThemIsRefused) {
 }
 
 TEST(UserControlTokens, ATemplatesOwnErrorComesFirst) {
-  const char* source = "{% if '<|e|>' in messages[0].content %}{{ raise_exception('no tags, please') }}{% endif %}x";
+  const char* source =
+      "{% if '<|e|>' in messages[0].content %}{{ raise_exception('no tags, please') }}{% endif %}x";
   for (const UserText user_text : {UserText::AsTransformers, UserText::Literal}) {
     try {
       encode(source, user("<|e|>"), user_text);
@@ -195,13 +209,16 @@ TEST(UserControlTokens, AContextAndItsRequestsAgree) {
   // The same words read otherwise are another context.
   const Prompt literal = prompter.make_context(BoundaryMode::Message);
   EXPECT_NE(literal.ids, as_transformers.ids);
-  EXPECT_THROW(count_cached_tokens(as_transformers.ids, prompter.make_request("Hi").ids, BoundaryMode::Message, prompter.tokenizer()), Error);
+  EXPECT_THROW(count_cached_tokens(as_transformers.ids, prompter.make_request("Hi").ids, BoundaryMode::Message,
+                                   prompter.tokenizer()),
+               Error);
 }
 
 TEST(UserControlTokens, OfPlainText) {
   FixedPart fixed;
   fixed.raw_text = "a<|e|>";
-  EXPECT_EQ(make_prompter(fixed).make_request("<|b|>").control_tokens, (std::vector<std::string>{"<|e|>", "<|b|>"}));
+  EXPECT_EQ(make_prompter(fixed).make_request("<|b|>").control_tokens,
+            (std::vector<std::string>{"<|e|>", "<|b|>"}));
   fixed.user_text = UserText::Literal;
   EXPECT_EQ(count_control_tokens(make_prompter(fixed).make_request("<|b|>")), 0u);
   EXPECT_TRUE(make_prompter(fixed).make_request("<|b|>").control_tokens.empty());

@@ -22,8 +22,8 @@ std::vector<std::filesystem::path> golden_files() {
   return files;
 }
 
-std::string field(const json& files, const char* name) {
-  if (!files.contains(name)) return "";
+std::optional<std::string> field(const json& files, const char* name) {
+  if (!files.contains(name)) return std::nullopt;
   return files[name].is_string() ? files[name].get<std::string>() : files[name].dump();
 }
 

@@ -30,15 +30,17 @@ json character_tokenizer(std::vector<json> tokens, json normalizer = nullptr) {
           {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", json::array()}}}};
 }
 
-Tokenizer load(const json& tokenizer, const std::string& config = "") {
+Tokenizer load(const json& tokenizer, std::optional<std::string> config = std::nullopt) {
   TokenizerFiles files;
   files.subject = "test";
   files.tokenizer_json = tokenizer.dump();
-  files.tokenizer_config_json = config;
+  files.tokenizer_config_json = std::move(config);
   return Tokenizer::from_files(files);
 }
 
-Ids characters(std::string_view text) { return Ids(text.begin(), text.end()); }
+Ids characters(std::string_view text) {
+  return Ids(text.begin(), text.end());
+}
 
 Ids encode(const Tokenizer& tokenizer, std::string_view text, std::vector<ByteRange> literal) {
   EncodeOptions options;
@@ -68,7 +70,8 @@ TEST(LiteralRanges, WhatFollowsAnUnfinishedTokenIsStillFound) {
 }
 
 TEST(LiteralRanges, AddedTokensThatAreNotSpecialAreStillCutOut) {
-  const Tokenizer tokenizer = load(character_tokenizer({added(128, "<e>x"), added(129, "<e>", {{"special", false}})}));
+  const Tokenizer tokenizer =
+      load(character_tokenizer({added(128, "<e>x"), added(129, "<e>", {{"special", false}})}));
   EXPECT_EQ(encode(tokenizer, "<e>x", {}), Ids{128});
   EXPECT_EQ(encode(tokenizer, "<e>x", {{0, 1}}), (Ids{129, 'x'}));
 }
@@ -94,7 +97,10 @@ TEST(LiteralRanges, GrowWhereTheNormalizerComposesAcrossTheirEdges) {
 TEST(LiteralText, IsRefusedWhereTheModelItselfMakesAControlToken) {
   const json tokenizer_json = {
       {"added_tokens", json::array({added(0, "<s>")})},
-      {"model", {{"type", "Unigram"}, {"unk_id", 4}, {"vocab", json::parse(R"([["<s>", 0.0], ["<", -3.0], ["s", -3.0], [">", -3.0], ["?", -9.0]])")}}}};
+      {"model",
+       {{"type", "Unigram"},
+        {"unk_id", 4},
+        {"vocab", json::parse(R"([["<s>", 0.0], ["<", -3.0], ["s", -3.0], [">", -3.0], ["?", -9.0]])")}}}};
   const Tokenizer tokenizer = load(tokenizer_json);
   EXPECT_EQ(encode(tokenizer, "<s>?", {{3, 4}}), (Ids{0, 4}));
   EXPECT_EQ(encode(tokenizer, "s>", {{0, 1}}), (Ids{2, 3}));
@@ -108,17 +114,21 @@ TEST(LiteralText, IsRefusedWhereTheModelItselfMakesAControlToken) {
 }
 
 TEST(ControlTokenScan, FindsWhatEncodeWould) {
-  const Tokenizer tokenizer =
-      load(character_tokenizer({added(128, "<e>"), added(129, "<t>", {{"special", false}}), added(130, "ww", {{"single_word", true}})}));
+  const Tokenizer tokenizer = load(character_tokenizer(
+      {added(128, "<e>"), added(129, "<t>", {{"special", false}}), added(130, "ww", {{"single_word", true}})}));
   EXPECT_EQ(tokenizer.scan_control_tokens("a<e><t>b<e> ww www").found, (Ids{128, 128, 130}));
   EXPECT_EQ(tokenizer.scan_control_tokens("").found, Ids());
   const json lowercase = {{"type", "Lowercase"}};
-  EXPECT_EQ(load(character_tokenizer({added(128, "<e>", {{"normalized", true}})}, lowercase)).scan_control_tokens("<E>").found, Ids{128});
+  EXPECT_EQ(load(character_tokenizer({added(128, "<e>", {{"normalized", true}})}, lowercase))
+                .scan_control_tokens("<E>")
+                .found,
+            Ids{128});
   EXPECT_EQ(load(character_tokenizer({added(128, "<e>")}, lowercase)).scan_control_tokens("<E>").found, Ids());
 }
 
 TEST(ControlTokenScan, NamesEveryBeginning) {
-  const Tokenizer tokenizer = load(character_tokenizer({added(128, "<e>"), added(129, "<<e>x"), added(130, "[x]")}));
+  const Tokenizer tokenizer =
+      load(character_tokenizer({added(128, "<e>"), added(129, "<<e>x"), added(130, "[x]")}));
   EXPECT_EQ(beginnings(tokenizer, "a<e>b"), std::vector<size_t>{1});
   EXPECT_EQ(beginnings(tokenizer, "<<e>x"), (std::vector<size_t>{0, 1})) << "one inside another";
   EXPECT_EQ(beginnings(tokenizer, "a < b <e"), std::vector<size_t>{6}) << "broken off at the end alone";
