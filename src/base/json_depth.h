@@ -1,4 +1,4 @@
-// A bound for JSON that is parsed by a recursive reader.
+// A bound for JSON that a reader, a writer or a destructor recurses over.
 #pragma once
 
 #include <cstddef>
@@ -11,5 +11,11 @@ inline constexpr size_t kMaxJsonDepth = 400;
 
 /// Whether brackets outside strings nest deeper than kMaxJsonDepth. The text need not be JSON.
 bool is_too_deep_json(std::string_view text) noexcept;
+
+/// The text as one of nlohmann's values, a discarded one where it is not JSON or is too deep.
+template <typename Json>
+Json parse_bounded_json(std::string_view text) {
+  return is_too_deep_json(text) ? Json(Json::value_t::discarded) : Json::parse(text, nullptr, false);
+}
 
 }  // namespace kvfork::base

@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
-#include <limits>
+#include <map>
 #include <stdexcept>
 #include <type_traits>
+#include <utility>
 
+#include "cli/json_object.h"
 #include "cli/output.h"
 #include "kvfork/error.h"
 
@@ -18,97 +19,143 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kMaxDepth = 400;  // the reader recurses
-
 constexpr std::string_view kWhiteSpace = " \t\r\n";
 
-// Options of generate() and of other engines' requests that would change the answer and that a line cannot give here. Any
-// other key is the caller's own, and ignored.
-constexpr std::array kRefusedKeys = {
-    "max_tokens", "max_completion_tokens", "max_length", "min_length", "min_new_tokens", "max_time", "do_sample",
-    "num_beams", "num_beam_groups", "num_return_sequences", "n", "best_of", "penalty_alpha", "typical_p", "epsilon_cutoff",
-    "eta_cutoff", "diversity_penalty", "length_penalty", "no_repeat_ngram_size", "encoder_repetition_penalty",
-    "bad_words_ids", "force_words_ids", "suppress_tokens", "begin_suppress_tokens", "sequence_bias", "logit_bias",
-    "presence_penalty", "frequency_penalty", "stop_strings", "stop_sequences", "stop_token_ids", "eos_token_id", "logprobs",
-    "top_logprobs", "system", "context", "tools", "tool_choice", "documents", "response_format", "guidance_scale", "echo",
-    "suffix"};
+// Options of generate() and of other engines' requests that would change the answer and that a line cannot give
+// here. Any other key is the caller's own, and ignored.
+constexpr std::array kRefusedKeys = {"max_tokens",
+                                     "max_completion_tokens",
+                                     "max_length",
+                                     "min_length",
+                                     "min_new_tokens",
+                                     "max_time",
+                                     "do_sample",
+                                     "num_beams",
+                                     "num_beam_groups",
+                                     "num_return_sequences",
+                                     "n",
+                                     "best_of",
+                                     "penalty_alpha",
+                                     "typical_p",
+                                     "epsilon_cutoff",
+                                     "eta_cutoff",
+                                     "diversity_penalty",
+                                     "length_penalty",
+                                     "no_repeat_ngram_size",
+                                     "encoder_repetition_penalty",
+                                     "bad_words_ids",
+                                     "force_words_ids",
+                                     "suppress_tokens",
+                                     "begin_suppress_tokens",
+                                     "sequence_bias",
+                                     "logit_bias",
+                                     "presence_penalty",
+                                     "frequency_penalty",
+                                     "stop_strings",
+                                     "stop_sequences",
+                                     "stop_token_ids",
+                                     "eos_token_id",
+                                     "logprobs",
+                                     "top_logprobs",
+                                     "system",
+                                     "context",
+                                     "tools",
+                                     "tool_choice",
+                                     "documents",
+                                     "response_format",
+                                     "guidance_scale",
+                                     "echo",
+                                     "suffix"};
 
 // What is wrong with a line; becomes its error.
 struct LineError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-std::string shown(const Json& value) {
-  std::string text = to_json_text(value);
+using Members = std::map<std::string, std::string_view>;
+
+std::string shown(std::string_view text) {
   constexpr size_t kLongest = 60;
-  if (text.size() <= kLongest) return text;
+  if (text.size() <= kLongest) return std::string(text);
   size_t end = kLongest;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return text.substr(0, end) + "...";
+  return std::string(text.substr(0, end)) + "...";
 }
 
-[[noreturn]] void refuse(const std::string& key, const char* expected, const Json& found) {
+[[noreturn]] void refuse(std::string_view key, const char* expected, std::string_view found) {
   throw LineError(fmt::format("{}: expected {}, found {}", key, expected, shown(found)));
 }
 
-// The value of an optional key; null stands for its absence.
-const Json* find(const Json& line, const char* key) {
+// The text of an optional key's value; null stands for its absence.
+std::optional<std::string_view> find(const Members& line, const char* key) {
   const auto it = line.find(key);
-  return it == line.end() || it->is_null() ? nullptr : &*it;
+  return it == line.end() || it->second == "null" ? std::nullopt : std::optional(it->second);
 }
 
 template <typename Number>
-void read_number(const Json& line, const char* key, Number& value) {
-  const Json* found = find(line, key);
-  if (found == nullptr) return;
+void read_number(const Members& line, const char* key, Number& value) {
+  const auto found = find(line, key);
+  if (!found) return;
+  const Json number = parse_value(*found);
   if constexpr (std::is_floating_point_v<Number>) {
-    if (!found->is_number()) refuse(key, "a number", *found);
-    value = found->get<double>();
+    if (!number.is_number()) refuse(key, "a number", *found);
+    value = number.get<double>();
   } else {
-    if (!found->is_number_unsigned()) refuse(key, "a whole number of at least 0", *found);
-    value = found->get<uint64_t>();
+    if (!number.is_number_unsigned()) refuse(key, "a whole number of at least 0", *found);
+    value = number.get<uint64_t>();
   }
 }
 
-void read_stop(const Json& line, std::vector<std::string>& stop) {
-  const Json* found = find(line, "stop");
-  if (found == nullptr) return;
+void read_stop(const Members& line, std::vector<std::string>& stop) {
+  const auto found = find(line, "stop");
+  if (!found) return;
+  Json texts = parse_value(*found);
+  if (texts.is_string()) texts = Json::array({texts});
+  if (!texts.is_array()) refuse("stop", "a string or a list of strings", *found);
   stop.clear();
-  if (found->is_string()) {
-    stop.push_back(found->get<std::string>());
-    return;
-  }
-  if (!found->is_array()) refuse("stop", "a string or a list of strings", *found);
-  for (const Json& text : *found) {
+  for (const Json& text : texts) {
     if (!text.is_string()) refuse("stop", "a string or a list of strings", *found);
     stop.push_back(text.get<std::string>());
   }
 }
 
-void read_id(const Json& line, Json& id) {
-  const Json* found = find(line, "id");
-  if (found == nullptr) throw LineError("id: expected a string or a whole number, found none");
-  if (!found->is_string() && !found->is_number_integer()) refuse("id", "a string or a whole number of 64 bits", *found);
-  id = *found;
+void read_id(const Members& line, Json& id) {
+  const auto found = find(line, "id");
+  if (!found) throw LineError("id: expected a string or a whole number, found none");
+  Json value = parse_value(*found);
+  if (!value.is_string() && !value.is_number_integer())
+    refuse("id", "a string or a whole number of 64 bits", *found);
+  id = std::move(value);
 }
 
-void read_text(const Json& line, RequestLine& request) {
-  const Json* prompt = find(line, "prompt");
-  const Json* messages = find(line, "messages");
-  if ((prompt == nullptr) == (messages == nullptr))
-    throw LineError(fmt::format("request: expected prompt or messages, found {}", prompt == nullptr ? "neither" : "both"));
-  if (prompt != nullptr) {
-    if (!prompt->is_string()) refuse("prompt", "a string", *prompt);
-    request.prompt = prompt->get<std::string>();
+bool is_list_of_something(std::string_view text) {
+  return text.starts_with('[') && text.find_first_not_of(kWhiteSpace, 1) < text.size() - 1;
+}
+
+void read_text(const Members& line, RequestLine& request) {
+  const auto prompt = find(line, "prompt");
+  const auto messages = find(line, "messages");
+  if (!prompt && !messages) throw LineError("request: expected prompt or messages, found neither");
+  if (prompt && messages) throw LineError("request: expected prompt or messages, found both");
+  if (prompt) {
+    if (!prompt->starts_with('"')) refuse("prompt", "a string", *prompt);
+    request.prompt = parse_string(*prompt);
   } else {
-    if (!messages->is_array() || messages->empty()) refuse("messages", "a list of messages", *messages);
-    request.messages_json = to_json_text(*messages);
+    if (!is_list_of_something(*messages)) refuse("messages", "a list of messages", *messages);
+    request.messages_json = *messages;
   }
 }
 
-void read_options(const Json& line, GenerateOptions& options) {
+// What is not read here must be JSON all the same, messages aside: those are read by the template engine.
+void expect_json(const Members& line) {
+  for (const auto& [key, value] : line) {
+    if (key != "messages" && !Json::accept(value)) refuse(key, "JSON", value);
+  }
+}
+
+void read_options(const Members& line, GenerateOptions& options) {
   for (const char* key : kRefusedKeys) {
-    if (find(line, key) != nullptr) throw LineError(fmt::format("{}: not an option of a line; docs/batch.md lists them", key));
+    if (find(line, key)) throw LineError(fmt::format("{}: not an option of a line; docs/batch.md lists them", key));
   }
   read_number(line, "max_new_tokens", options.max_new_tokens);
   read_number(line, "temperature", options.sampling.temperature);
@@ -119,6 +166,14 @@ void read_options(const Json& line, GenerateOptions& options) {
   read_number(line, "repetition_penalty", options.repetition_penalty);
   read_stop(line, options.stop);
   check_options(options);
+}
+
+Members split_line(std::string_view line) {
+  try {
+    return split_object(line);
+  } catch (const Error& error) {
+    throw LineError(fmt::format("line: expected a JSON object; {}", error.what()));
+  }
 }
 
 // FNV-1a over whatever is added.
@@ -161,16 +216,11 @@ RequestLine parse_request_line(std::string_view line, const GenerateOptions& def
   RequestLine request;
   request.options = defaults;
   try {
-    const Json json = Json::parse(line, [](int depth, Json::parse_event_t, const Json&) {
-      if (depth > kMaxDepth) throw LineError("line: expected a JSON object, found too many levels of it");
-      return true;
-    });
-    if (!json.is_object()) refuse("line", "a JSON object", json);
-    read_id(json, request.id);
-    read_text(json, request);
-    read_options(json, request.options);
-  } catch (const Json::parse_error& error) {
-    request.error = fmt::format("line: expected a JSON object, found an error at byte {}", error.byte);
+    const Members members = split_line(line);
+    read_id(members, request.id);
+    expect_json(members);
+    read_text(members, request);
+    read_options(members, request.options);
   } catch (const LineError& error) {
     request.error = error.what();
   } catch (const Error& error) {
@@ -202,8 +252,8 @@ std::string make_digest(std::string_view model, std::span<const int32_t> ids, co
   return fmt::format("{:016x}", hash.value());
 }
 
-std::string format_answer(const Json& id, const Generation& generation, const std::string& text, size_t n_request_tokens,
-                          size_t n_cached_tokens, const std::string& digest) {
+std::string format_answer(const Json& id, const Generation& generation, const std::string& text,
+                          size_t n_request_tokens, size_t n_cached_tokens, const std::string& digest) {
   Json answer = {{"id", id}, {"ids", generation.ids}, {"text", text}, {"stop", stop_reason_name(generation.stop)}};
   if (!generation.logprobs.empty()) answer["logprobs"] = generation.logprobs;
   answer["cached_tokens"] = n_cached_tokens;

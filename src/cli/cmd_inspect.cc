@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/hub_model.h"
 #include "cli/identity_json.h"
+#include "cli/json_object.h"
 #include "cli/output.h"
 #include "kvfork/error.h"
 #include "kvfork/inspect.h"
@@ -30,7 +31,7 @@ double mib(uint64_t n_bytes) { return static_cast<double>(n_bytes) / (1 << 20); 
 // A JSON text as JSON where it is that, else as a string.
 Json embedded(const std::string& text) {
   if (text.empty()) return nullptr;
-  Json value = Json::parse(text, nullptr, false);
+  Json value = parse_value(text);
   return value.is_discarded() ? Json(text) : value;
 }
 
@@ -175,8 +176,10 @@ int inspect(const Args& args) {
   }
   PullOptions pull;
   pull.files = PullFiles::Small;
-  const LocatedModel located = locate_model(args.path, args.json ? Progress::Show::Never : Progress::Show::Auto, std::move(pull));
-  const ModelFacts facts = inspect_model(located.path);
+  const LocatedModel located =
+      locate_model(args.path, args.json ? Progress::Show::Never : Progress::Show::Auto, std::move(pull), Unsupported::Take);
+  ModelFacts facts = inspect_model(located.path);
+  if (facts.problem.empty()) facts.problem = located.weights_problem;
   args.json ? write_json(model_json(args.path, facts)) : print_model(args.path, facts);
   return 0;
 }

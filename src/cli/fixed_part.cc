@@ -3,15 +3,13 @@
 #include <fmt/format.h>
 
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "cli/default_policy.h"
+#include "cli/json_object.h"
 #include "kvfork/error.h"
 
 namespace kvfork::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 [[noreturn]] void refuse(const std::string& file, const std::string& field, const std::string& expected, const std::string& found) {
   throw Error(ErrorCode::InvalidArgument, fmt::format("{}: {}: expected {} (as the options say), found {}", file, field,
@@ -20,8 +18,8 @@ using Json = nlohmann::ordered_json;
 
 // The same JSON, whatever its spelling.
 bool same_json(const std::string& a, const std::string& b) {
-  const Json x = Json::parse(a, nullptr, false);
-  const Json y = Json::parse(b, nullptr, false);
+  const auto x = parse_value(a);
+  const auto y = parse_value(b);
   return x.is_discarded() || y.is_discarded() ? a == b : x == y;
 }
 

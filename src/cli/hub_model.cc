@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <deque>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
+#include "cli/json_object.h"
 #include "kvfork/compatibility.h"
 #include "kvfork/error.h"
 
@@ -104,8 +104,13 @@ void PullDisplay::show(const PullProgress& progress) {
 
 void refuse_unsupported(PullOptions& options, const HubRef& ref) {
   options.check_config = [subject = ref.repo_id + ": config.json"](std::string_view text) {
-    const auto config = nlohmann::json::parse(text, nullptr, false);
-    if (!config.is_object() || (!config.contains("architectures") && !config.contains("model_type"))) return;
+    const auto config = parse_value(text);
+    if (!config.is_object()) {
+      throw Error(ErrorCode::Corrupt,
+                  subject + ": expected a JSON object, found something else; does a proxy or login page answer in "
+                            "place of the Hub?");
+    }
+    if (!config.contains("architectures") && !config.contains("model_type")) return;
     try {
       check_config(text, subject);
     } catch (const Error& error) {
@@ -114,9 +119,10 @@ void refuse_unsupported(PullOptions& options, const HubRef& ref) {
   };
 }
 
-LocatedModel locate_model(const std::string& model, Progress::Show show, PullOptions options) {
+LocatedModel locate_model(const std::string& model, Progress::Show show, PullOptions options,
+                          Unsupported unsupported) {
   std::error_code ignored;
-  if (std::filesystem::exists(model, ignored)) return {model, std::nullopt};
+  if (std::filesystem::exists(model, ignored)) return {model, std::nullopt, {}};
   const auto ref = HubRef::parse(model);
   if (!ref || model.ends_with(".gguf")) {
     throw Error(
@@ -126,9 +132,10 @@ LocatedModel locate_model(const std::string& model, Progress::Show show, PullOpt
   }
   PullDisplay display(show);
   display.attach(options);
-  refuse_unsupported(options, *ref);
+  if (unsupported == Unsupported::Refuse) refuse_unsupported(options, *ref);
   const Snapshot snapshot = pull(*ref, options);
-  return {snapshot.gguf_path.empty() ? snapshot.directory : snapshot.gguf_path, snapshot.commit};
+  return {snapshot.gguf_path.empty() ? snapshot.directory : snapshot.gguf_path, snapshot.commit,
+          snapshot.weights_problem};
 }
 
 }  // namespace kvfork::cli

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <nlohmann/json.hpp>
 
 #include "kvfork/error.h"
 
@@ -65,9 +64,7 @@ class Scanner {
   }
 
  private:
-  void skip_space() {
-    position_ = std::min(text_.find_first_not_of(" \t\r\n", position_), text_.size());
-  }
+  void skip_space() { position_ = std::min(text_.find_first_not_of(" \t\r\n", position_), text_.size()); }
 
   void skip_string() {
     const size_t begin = position_++;
@@ -104,9 +101,24 @@ std::map<std::string, std::string_view> split_object(std::string_view text) {
   return members;
 }
 
+nlohmann::ordered_json parse_value(std::string_view text) {
+  using Json = nlohmann::ordered_json;
+  constexpr int kMaxDepth = 400;
+  bool is_too_deep = false;
+  Json value = Json::parse(
+      text,
+      [&](int depth, Json::parse_event_t, const Json&) {
+        is_too_deep = is_too_deep || depth > kMaxDepth;
+        return !is_too_deep;
+      },
+      false);
+  return is_too_deep ? Json(Json::value_t::discarded) : value;
+}
+
 std::string parse_string(std::string_view literal) {
   const auto value = nlohmann::json::parse(literal.begin(), literal.end(), nullptr, false);
-  if (!value.is_string()) throw Error(ErrorCode::InvalidArgument, "JSON: expected a string of whole Unicode characters");
+  if (!value.is_string())
+    throw Error(ErrorCode::InvalidArgument, "JSON: expected a string of whole Unicode characters");
   return value.get<std::string>();
 }
 
@@ -120,7 +132,8 @@ std::vector<int32_t> parse_id_list(std::string_view text) {
       int32_t id = 0;
       const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
       if (error != std::errc() || end != word.data() + word.size())
-        throw Error(ErrorCode::InvalidArgument, fmt::format("ids: expected token ids, found '{}'", word.substr(0, 40)));
+        throw Error(ErrorCode::InvalidArgument,
+                    fmt::format("ids: expected token ids, found '{}'", word.substr(0, 40)));
       ids.push_back(id);
     } while (scanner.take(','));
     scanner.expect(']');

@@ -32,8 +32,7 @@ void add_part(base::Sha256& sha, std::string_view name, std::string_view text) {
 
 // The chat template has a fingerprint of its own, and the order of keys says nothing.
 std::string without_chat_template(std::string text) {
-  if (base::is_too_deep_json(text)) return text;
-  nlohmann::json config = nlohmann::json::parse(text, nullptr, false);
+  auto config = base::parse_bounded_json<nlohmann::json>(text);
   if (!config.is_object()) return text;
   config.erase("chat_template");
   return config.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);

@@ -51,8 +51,7 @@ void take_config(const checkpoint::ModelConfig& config, ModelFacts& facts) {
 
 // What a config says that kvfork cannot run, as far as it can be read.
 void take_unsupported_config(const std::string& text, ModelFacts& facts) {
-  if (base::is_too_deep_json(text)) return;
-  const Json json = Json::parse(text, nullptr, false);
+  const auto json = base::parse_bounded_json<Json>(text);
   if (!json.is_object()) return;
   const auto number = [&](const char* key) {
     return json.contains(key) && json[key].is_number_unsigned() ? json[key].get<size_t>() : 0;

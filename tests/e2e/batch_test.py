@@ -75,6 +75,20 @@ class Answers(BatchTest):
         self.assertEqual(one["ids"], self.answer_of("hello")["ids"])
         self.assertGreater(two["request_tokens"], one["request_tokens"])
 
+    def test_messages_reach_the_template_as_they_are_written(self):
+        # What nlohmann's reader would refuse or spell in another way, and a line's last value of a name counts.
+        template = ("{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{{ m.n }}<|end|>{% endfor %}"
+                    "{% if add_generation_prompt %}<|assistant|>{% endif %}")
+        model = self.checkpoint(template=template)
+        written = [('"hello", "n": NaN', "hellonan"), ('"hello", "n": 1.50', "hello1.5"), ('"hello", "n": 12345678901234567890', "hello12345678901234567890")]
+        lines = [f'{{"id": 0, "id": 1, "messages": [{{"role": "user", "content": {text}}}]}}' for text, _ in written]
+        plain = [json.dumps({"id": 1, "prompt": text}) for _, text in written]
+        outs = [self.new_out(), self.new_out()]
+        for out, content in zip(outs, (lines, plain)):
+            self.ok("batch", "--model", model, "--context", CONTEXT, "--in", self.write("in.jsonl", "\n".join(content)), "--out", out,
+                    "--max-new-tokens", 4)
+        self.assertEqual(outs[0].read_bytes(), outs[1].read_bytes())
+
     def test_width_changes_nothing(self):
         requests = [{"id": i, "prompt": random.Random(i).choice(PROMPTS), "temperature": i % 2, "seed": i,
                      "max_new_tokens": 1 + i * 7 % 12} for i in range(23)]
@@ -143,7 +157,11 @@ class Errors(BatchTest):
                 ('{"id": 1, "prompt": "a", "max_new_tokens": 0}', 1, "max_new_tokens"), ('{"id": 1, "prompt": "a", "max_new_tokens": true}', 1, "max_new_tokens"),
                 ('{"id": 1, "prompt": "a", "stop": [""]}', 1, "stop"), ('{"id": 1, "prompt": "a", "stop": [1]}', 1, "stop"),
                 ('{"id": 1, "prompt": "a", "max_tokens": 5}', 1, "max_tokens"), ('{"id": 1, "prompt": "a", "num_beams": 2}', 1, "num_beams"),
-                ('{"id": 1, "prompt": "a", "max_new_tokens": 999999}', 1, "context limit"), ('{"id": 1, "prompt": "\\ud800"}', None, "JSON"))
+                ('{"id": 1, "prompt": "a", "max_new_tokens": 999999}', 1, "context limit"), ('{"id": 1, "prompt": "\\ud800"}', 1, "JSON"),
+                ('{"id": 1, "prompt": "a", "stop": NaN}', 1, "stop"), ('{"id": 1, "prompt": "a", "seed": NaN}', 1, "seed"),
+                ('{"id": 1, "prompt": "a" "seed": 1}', None, "JSON"), ('{"id": 1, "prompt": "a", "metadata": [}}', 1, "metadata"),
+                ('{"id": 1, "messages": [}}', 1, "messages"), ('{"id": 1, "messages": [{"role": "user", "content": "a"}]}]}', None, "JSON"),
+                ('{"id": ' + "[" * 100000 + "]" * 100000 + ', "prompt": "a"}', None, "id"), ('{"id": 1, "prompt": "a"} {}', None, "JSON"))
         for (line, name, text), answer in zip(cases, self.errors(*[line for line, _, _ in cases])):
             self.assertEqual(answer["id"], name, line)
             self.assertIn(text, answer["error"], line)
@@ -176,6 +194,20 @@ class Errors(BatchTest):
 
     def test_a_full_disk_is_an_error(self):
         self.fails(1, *self.arguments([{"id": 1, "prompt": "a"}], "/dev/full"), says="/dev/full")
+
+    def test_a_disk_that_fills_up_leaves_whole_lines_to_go_on_from(self):
+        path = self.write("in.jsonl", "".join(json.dumps({"id": i, "prompt": "hello"}) + "\n" for i in range(200)))
+        expected = self.new_out()
+        self.ok(*self.arguments(path, expected))
+        disk, out = self.new_out().parent, self.new_out()
+        done = self.in_own_mounts('disk=$1 kept=$2; shift 2; mount -t tmpfs -o size=16k none "$disk" && "$TOOL" "$@"; code=$?; '
+                                  'cp "$disk/out" "$kept"; exit $code', disk, out, *self.arguments(path, disk / "out"))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn(f"{disk}/out: cannot write: No space left", done.stderr.decode())
+        found = out.read_bytes()
+        self.assertTrue(0 < len(found) <= 16384 and found.endswith(b"\n"), found[-60:])
+        self.ok(*self.arguments(path, out))
+        self.assertEqual(out.read_bytes(), expected.read_bytes())
 
 
 class Resume(BatchTest):

@@ -69,6 +69,18 @@ class CliTest(unittest.TestCase):
         more = () if "--max-new-tokens" in arguments else ("--max-new-tokens", 8)
         return self.json("run", "--model", self.model, *more, *arguments, **options)
 
+    def in_own_mounts(self, script, *arguments):
+        """A bash script with $1.. as arguments and $TOOL, which may mount what it likes; skips where that is not allowed."""
+        unshare = ["unshare", "--mount", "--map-root-user"]
+        try:
+            allowed = subprocess.run([*unshare, "mount", "-t", "tmpfs", "none", str(self.folder)], capture_output=True).returncode == 0
+        except FileNotFoundError:
+            allowed = False
+        if not allowed:
+            self.skipTest("needs a mount namespace of its own")
+        return subprocess.run([*unshare, "bash", "-c", script, "-", *map(str, arguments)], capture_output=True, timeout=300,
+                              env={**os.environ, "TOOL": TOOL})
+
     def fails(self, code, *arguments, says=(), **options):
         """A call that must exit with code, print nothing on standard output and one error that says all of `says`."""
         done = self.start(*arguments, **options)

@@ -1,4 +1,7 @@
-"""`kvfork save`, `--load` and `kvfork inspect`: saved contexts as a user meets them."""
+"""`kvfork save`, `--load` and `kvfork inspect`: saved contexts as a user meets them.
+
+KVFORK_KILLS sets how often the kill test kills (default 12).
+"""
 
 import json
 import os
@@ -246,6 +249,33 @@ class Writing(SaveTest):
         self.assertEqual(out.read_bytes(), before)
         self.assertEqual(list(out.parent.iterdir()), [out])
 
+    def test_a_full_file_system_keeps_the_old_file(self):
+        disk, kept = self.out().parent, self.out("kept")
+        small, _ = self.save("--context", "hello")
+        before = small.read_bytes()
+        done = self.in_own_mounts('mount -t tmpfs -o size="$1" none "$2" && cp "$3" "$2/c" && "$TOOL" save --model "$4" --context "$5" --out "$2/c"; '
+                                  'code=$?; cp "$2/c" "$6"; ls -A "$2"; exit $code',
+                                  len(before) + 65536, disk, small, self.model, CONTEXT * 4, kept)
+        self.assertEqual((done.returncode, done.stdout), (1, b"c\n"), done.stderr)
+        self.assertRegex(done.stderr.decode(), rf"{disk}/c: cannot .*: No space left")
+        self.assertEqual(kept.read_bytes(), before)
+
+    def test_a_read_only_file_system_is_read_and_not_written_to(self):
+        out, _ = self.save()
+        expected = self.answers("--load", out)
+        mount = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && export XDG_CACHE_HOME="$1/cache" && shift && "$TOOL" "$@"'
+        run = ["run", "--model", self.model, *RUN, "--prompt", "hello", "--prompt", "", "--load", out, "--json"]
+        done = self.in_own_mounts(mount, out.parent, *run)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([answer["ids"] for answer in json.loads(done.stdout)["answers"]], [ids for _, ids, _, _ in expected])
+        self.assertEqual(self.in_own_mounts(mount, out.parent, "inspect", "--check", out).returncode, 0)
+        before = out.read_bytes()
+        for name in ("other", out.name):
+            done = self.in_own_mounts(mount, out.parent, "save", "--model", self.model, "--context", "x", "--out", out.parent / name)
+            self.assertEqual((done.returncode, done.stdout), (1, b""))
+            self.assertRegex(done.stderr.decode(), rf"{out.parent}/{name}: .*Read-only file system")
+        self.assertEqual((out.read_bytes(), list(out.parent.iterdir())), (before, [out]))
+
     def test_two_savers_of_one_name_both_succeed(self):
         out = self.out()
         command = [cli.TOOL, "save", "--model", str(self.model), "--out", str(out), "--context"]
@@ -256,13 +286,15 @@ class Writing(SaveTest):
 
     def test_kill_leaves_the_old_file_or_the_new(self):
         out, old = self.save("--context", "hello")
+        begin = time.monotonic()
         new = self.save("--context", CONTEXT * 3)[1]
+        duration = time.monotonic() - begin
         generator = random.Random(3)
         seen = set()
-        for _ in range(12):
+        for _ in range(int(os.environ.get("KVFORK_KILLS", "12"))):
             process = subprocess.Popen([cli.TOOL, "save", "--model", str(self.model), "--out", str(out), "--context", CONTEXT * 3],
                                        stdout=subprocess.DEVNULL)
-            time.sleep(generator.uniform(0, 0.25))
+            time.sleep(generator.uniform(0, 1.2 * duration))
             process.kill()
             process.wait()
             seen.add(SavedContext(out).metadata["id"])
