@@ -65,6 +65,8 @@ struct Snapshot {
   bool from_cache = false;        ///< the Hub was not asked, or could not be reached
   uint64_t bytes_downloaded = 0;  ///< file contents received by this pull
   std::vector<std::string> files_downloaded;
+  /// With PullFiles::Small, when the Hub was asked: why there are no weights that kvfork reads, or empty.
+  std::string weights_problem;
 };
 
 /// Brings the files of `ref` into the cache, as far as they are not there, and says where they are.

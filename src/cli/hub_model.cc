@@ -107,8 +107,9 @@ void refuse_unsupported(PullOptions& options, const HubRef& ref) {
     const auto config = parse_value(text);
     if (!config.is_object()) {
       throw Error(ErrorCode::Corrupt,
-                  subject + ": expected a JSON object, found something else; does a proxy or login page answer in "
-                            "place of the Hub?");
+                  subject +
+                      ": expected a JSON object, found something else; does a proxy or login page answer in "
+                      "place of the Hub?");
     }
     if (!config.contains("architectures") && !config.contains("model_type")) return;
     try {

@@ -13,14 +13,18 @@ namespace kvfork::cli {
 struct LocatedModel {
   std::string path;                     ///< a directory or a GGUF file
   std::optional<std::string> revision;  ///< the resolved commit, of a Hub model
+  std::string weights_problem;          ///< Snapshot::weights_problem
 };
 
 /// The path itself when it exists; otherwise a Hub id, pulled with a progress bar and notices on standard error.
-/// Throws Error{NotFound} for text that is neither.
-LocatedModel locate_model(const std::string& model, Progress::Show show, PullOptions options = {});
+/// With Unsupported::Refuse, what refuse_unsupported refuses ends it. Throws Error{NotFound} for text that is
+/// neither.
+enum class Unsupported { Refuse, Take };
+LocatedModel locate_model(const std::string& model, Progress::Show show, PullOptions options = {},
+                          Unsupported unsupported = Unsupported::Refuse);
 
 /// Makes the pull of `ref` end before its weights when kvfork cannot run the model. A config.json that names no
-/// architecture, or is damaged, does not end it: opening the model will say so.
+/// architecture does not end it: opening the model will say so.
 void refuse_unsupported(PullOptions& options, const HubRef& ref);
 
 /// Notices and a progress bar on standard error for a pull.

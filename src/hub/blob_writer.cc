@@ -8,18 +8,21 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include "base/error.h"
-#include "hub/cache.h"
-#include "hub/digest.h"
+#include "base/sha256.h"
 
 namespace kvfork::hub {
 namespace {
 
-constexpr size_t kBlockBytes = 1 << 20;
-constexpr size_t kMaxBlocksWaiting = 4;
+// Large enough to make system calls cheap. Blocks of a megabyte were up to five times slower to write on virtual
+// machines whose host takes back free memory: the page cache takes whole huge pages for them, which the host must
+// first provide again.
+constexpr size_t kBlockBytes = 256 << 10;
+constexpr size_t kMaxBlocksWaiting = 16;
 // Written pages are handed to the disk in steps of this size, so that the final fsync has little left to do.
 constexpr uint64_t kWriteBackBytes = 32 << 20;
 
@@ -52,18 +55,17 @@ class BlobWriter::Hasher {
 
   void reset() {
     drain();
-    sha_.reset();
+    sha_.emplace();
   }
 
-  std::string hex(std::string_view rest) {
+  std::string hex() {
     drain();
-    sha_.add(rest);
-    return sha_.hex();
+    return sha_->hex();
   }
 
   void add_now(std::string_view bytes) {
     drain();
-    sha_.add(bytes);
+    sha_->add(bytes);
   }
 
  private:
@@ -90,7 +92,7 @@ class BlobWriter::Hasher {
       waiting_.pop_front();
       busy_ = true;
       lock.unlock();
-      sha_.add(block);
+      sha_->add(block);
       lock.lock();
       free_.push_back(std::move(block));
       busy_ = false;
@@ -104,7 +106,7 @@ class BlobWriter::Hasher {
   std::vector<std::string> free_;
   bool busy_ = false;
   bool ending_ = false;
-  Sha256 sha_;
+  std::optional<base::Sha256> sha_{std::in_place};
   std::thread thread_;
 };
 
@@ -201,14 +203,13 @@ void BlobWriter::clear() {
 
 std::string BlobWriter::sha256() {
   flush();
-  return hasher_->hex({});
+  return hasher_->hex();
 }
 
 void BlobWriter::publish(const std::filesystem::path& name) {
   flush();
   if (::fsync(fd_) != 0 && errno != EINVAL) base::fail_errno(path_.string(), "sync", errno);
   if (::rename(path_.c_str(), name.c_str()) != 0) base::fail_errno(name.string(), "rename into place", errno);
-  sync_folder(name.parent_path());
 }
 
 void BlobWriter::remove() noexcept {

@@ -32,7 +32,8 @@ class BlobWriter {
   void clear();
   /// Hex SHA-256 of the content. Needs Hash::Sha256; ends hashing until `clear`.
   std::string sha256();
-  /// Makes the content durable and gives it its name.
+  /// Makes the content durable and gives it its name. (The name itself may still be lost with the power: then the
+  /// unfinished file is whole.)
   void publish(const std::filesystem::path& name);
   /// Deletes the unfinished file.
   void remove() noexcept;

@@ -41,6 +41,13 @@ fs::path link_target(std::string_view etag, std::string_view file) {
   return target / "blobs" / etag;
 }
 
+void sync_path(const fs::path& path, int flags) noexcept {
+  const int fd = ::open(path.c_str(), flags | O_CLOEXEC);
+  if (fd < 0) return;
+  ::fsync(fd);
+  ::close(fd);
+}
+
 void rename_file(const fs::path& from, const fs::path& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) base::fail_errno(to.string(), "rename into place", errno);
 }
@@ -58,10 +65,7 @@ void make_folder(const fs::path& path) {
 }
 
 void sync_folder(const fs::path& folder) noexcept {
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return;
-  ::fsync(fd);
-  ::close(fd);
+  sync_path(folder, O_RDONLY | O_DIRECTORY);
 }
 
 std::string readable_size(uint64_t n_bytes) {
@@ -101,7 +105,7 @@ std::optional<std::string> RepoCache::find_commit(const std::string& revision) c
   if (is_commit(revision)) return revision;
   const fs::path ref = folder_ / "refs" / revision;
   std::error_code ignored;
-  if (!fs::is_regular_file(ref, ignored)) return std::nullopt;
+  if (!fs::is_regular_file(ref, ignored) || fs::file_size(ref, ignored) > kMaxRefBytes) return std::nullopt;
   const std::string commit = base::read_file(ref, kMaxRefBytes);
   if (!stays_inside(commit) || commit.find('/') != std::string::npos) return std::nullopt;
   return commit;
@@ -167,9 +171,14 @@ void RepoCache::place_file(std::string_view etag, std::string_view commit, std::
       ::unlink(scratch.c_str());
       base::fail(ErrorCode::Io, "{}: cannot copy to {}: {}", blob.string(), name.string(), error.message());
     }
+    sync_path(scratch, O_RDONLY);
     rename_file(scratch, name);
   }
-  sync_folder(name.parent_path());
+}
+
+void RepoCache::sync_names(std::string_view commit) const noexcept {
+  sync_folder(folder_ / "blobs");
+  sync_folder(snapshot_path(commit));
 }
 
 void RepoCache::check_space(uint64_t n_bytes) const {

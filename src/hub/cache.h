@@ -55,6 +55,9 @@ class RepoCache {
   /// blob that is new (`is_new`), or else by a copy. Throws Error{Io}.
   void place_file(std::string_view etag, std::string_view commit, std::string_view file, bool is_new) const;
 
+  /// Makes the names of blobs and of the snapshot's files durable, where the file system can.
+  void sync_names(std::string_view commit) const noexcept;
+
   /// Throws Error{Io} unless the cache's file system has room for `n_bytes` more.
   void check_space(uint64_t n_bytes) const;
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json_depth.h"
+#include "hub/folder_hub.h"
 #include "hub/meaning.h"
 #include "hub/names.h"
 
@@ -66,7 +67,7 @@ Client::Client(Session& session)
       connection_(session.settings, session.patience.stopped()) {}
 
 bool Client::may_visit(const Url& url) const {
-  return url.scheme == "https" || (url.scheme == "http" && endpoint_.scheme == "http");
+  return url.scheme == "https" || url.scheme == endpoint_.scheme;
 }
 
 Request Client::make_request(Method method, Url url, bool send_token, Milliseconds timeout) const {
@@ -86,7 +87,9 @@ Reply Client::follow(Request request, Follow follow, const BodyFunction& on_body
   for (int hop = 0; hop <= kMaxRedirects; ++hop) {
     *last = request.url;
     const size_t max_body = request.method == Method::Get && !on_body ? kMaxListingBytes : kMaxErrorBodyBytes;
-    Reply reply = connection_.exchange(request, on_body, max_body);
+    Reply reply = request.url.scheme == "file"
+                      ? ask_folder(endpoint_.full, request, on_body, session_.patience.stopped())
+                      : connection_.exchange(request, on_body, max_body);
     if (earlier) keep_headers(*earlier, reply);
     const auto location = reply.find_header("location");
     if (reply.transfer != Transfer::Done || !is_redirect(reply.status) || !location) return reply;

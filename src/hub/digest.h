@@ -1,31 +1,12 @@
-// SHA-256 while bytes stream by, and the check of a finished blob against its ETag.
+// What an ETag says about a blob, and the check of small blobs; large ones are hashed while they stream by.
 //
-// Thread rule: one thread at a time.
+// Thread rule: none needed.
 #pragma once
 
-#include <cstddef>
 #include <filesystem>
-#include <memory>
-#include <string>
 #include <string_view>
 
 namespace kvfork::hub {
-
-class Sha256 {
- public:
-  Sha256();
-  ~Sha256();
-  Sha256(const Sha256&) = delete;
-  Sha256& operator=(const Sha256&) = delete;
-
-  void reset();
-  void add(std::string_view bytes);
-  std::string hex();  ///< of everything since reset; further use needs a reset
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
 
 /// What an ETag promises about the content.
 enum class EtagKind {

@@ -21,10 +21,12 @@ constexpr int kMaxRounds = 4;
 constexpr int kMaxMismatches = 2;
 constexpr Milliseconds kLockPatience{75000};
 
-// Several connections take over from one when it is seen to be slow and a good part is left.
+// Several connections take over from one when it is seen to be slow and a good part is left. What is faster than
+// this is held up by the processor or the disk, and would only lose by it.
 constexpr auto kTimeToJudge = std::chrono::milliseconds(1500);
 constexpr double kWorthwhileSeconds = 4;
 constexpr uint64_t kWorthwhileBytes = 16 << 20;
+constexpr double kFastBytesPerSecond = 256 << 20;
 
 // Why the bytes of a reply were not taken, or stopped being taken.
 enum class Refusal {
@@ -139,7 +141,7 @@ class BlobFetch {
     if (elapsed < kTimeToJudge || rest < kWorthwhileBytes || writer_.size() <= stream_start_) return false;
     const double rate =
         static_cast<double>(writer_.size() - stream_start_) / std::chrono::duration<double>(elapsed).count();
-    return static_cast<double>(rest) / rate > kWorthwhileSeconds;
+    return rate<kFastBytesPerSecond&& static_cast<double>(rest) / rate> kWorthwhileSeconds;
   }
 
   void use_idle_connections() {

@@ -232,6 +232,9 @@ Reply Connection::exchange(const Request& request, const BodyFunction& on_body, 
     reply.problem = exchange.verdict != Transfer::Done ? exchange.verdict_text
                     : error_text[0] != '\0'            ? base::to_valid_utf8(error_text)
                                                        : curl_easy_strerror(code);
+    // libcurl quotes a proxy that it cannot read, password and all.
+    if (const size_t at = proxy.empty() ? std::string::npos : reply.problem.find(proxy); at != std::string::npos)
+      reply.problem.replace(at, proxy.size(), printable_url(proxy));
     if (reply.transfer == Transfer::Unreachable && !proxy.empty())
       reply.problem += " (the environment names a proxy)";
   }

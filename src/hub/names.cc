@@ -66,6 +66,15 @@ bool stays_inside(std::string_view relative_path) {
   }
 }
 
+bool is_too_long(std::string_view relative_path) {
+  while (true) {
+    const size_t slash = relative_path.find('/');
+    if (relative_path.substr(0, slash).size() > kMaxPartBytes) return true;
+    if (slash == std::string_view::npos) return false;
+    relative_path.remove_prefix(slash + 1);
+  }
+}
+
 std::string normalize_etag(std::string_view header, std::string_view subject) {
   std::string_view etag = header;
   etag.remove_prefix(std::min(etag.find_first_not_of("W/"), etag.size()));

@@ -22,6 +22,9 @@ bool is_hex(std::string_view text, size_t n_digits);
 /// backslash, no control byte, no part longer than a file system takes.
 bool stays_inside(std::string_view relative_path);
 
+/// Whether a part of the path is longer than a file system takes.
+bool is_too_long(std::string_view relative_path);
+
 /// The ETag header as the file name of a blob: without the weak mark and quotes (huggingface_hub's
 /// _normalize_etag). Throws Error{Corrupt} naming `subject` when that is no plain file name.
 std::string normalize_etag(std::string_view header, std::string_view subject);

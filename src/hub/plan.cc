@@ -48,9 +48,9 @@ std::vector<std::string> missing_weights(const RepoCache& cache, const std::stri
 
 const std::vector<std::string>& small_file_names() {
   static const std::vector<std::string> names = {
-      std::string(kConfigFile),  "generation_config.json", "tokenizer.json", "tokenizer_config.json",
-      "special_tokens_map.json", "added_tokens.json",      "vocab.json",     "merges.txt",
-      "chat_template.jinja",     "chat_template.json",    "adapter_config.json",
+      std::string(kConfigFile),  "generation_config.json", "tokenizer.json",      "tokenizer_config.json",
+      "special_tokens_map.json", "added_tokens.json",      "vocab.json",          "merges.txt",
+      "chat_template.jinja",     "chat_template.json",     "adapter_config.json",
   };
   return names;
 }
@@ -112,30 +112,30 @@ std::vector<std::string> gguf_parts(const std::string& file) {
   return parts;
 }
 
-void fail_no_weights(const std::string& repo_id, const std::vector<std::string>& listed) {
+Error no_weights(const std::string& repo_id, const std::vector<std::string>& listed) {
   const auto gguf = with_suffix(listed, ".gguf");
   if (!gguf.empty()) {
-    base::fail(ErrorCode::Unsupported,
-               "{}: expected model.safetensors, found GGUF files; choose one with --gguf: {}", repo_id,
-               join_names(gguf));
+    return {ErrorCode::Unsupported,
+            fmt::format("{}: expected model.safetensors, found GGUF files; choose one with --gguf: {}", repo_id,
+                        join_names(gguf))};
   }
   auto pickles = with_suffix(listed, ".bin");
   for (const char* suffix : {".pt", ".pth"}) {
     for (std::string& name : with_suffix(listed, suffix)) pickles.push_back(std::move(name));
   }
   if (!pickles.empty()) {
-    base::fail(ErrorCode::Unsupported,
-               "{}: expected model.safetensors, found only {}, which are Python pickles: they can run code when "
-               "opened, so "
-               "kvfork never reads them; convert once with Transformers: "
-               "AutoModelForCausalLM.from_pretrained('{}').save_pretrained('DIR'), then use DIR",
-               repo_id, join_names(pickles), repo_id);
+    return {
+        ErrorCode::Unsupported,
+        fmt::format("{}: expected model.safetensors, found only {}, which are Python pickles: they can run code "
+                    "when opened, so kvfork never reads them; convert once with Transformers: "
+                    "AutoModelForCausalLM.from_pretrained('{}').save_pretrained('DIR'), then use DIR",
+                    repo_id, join_names(pickles), repo_id)};
   }
   const auto other = with_suffix(listed, ".safetensors");
-  base::fail(ErrorCode::NotFound,
-             "{}: expected model.safetensors or model.safetensors.index.json, found {}; is this a "
-             "Transformers model?",
-             repo_id, other.empty() ? "no weights" : join_names(other));
+  return {ErrorCode::NotFound,
+          fmt::format("{}: expected model.safetensors or model.safetensors.index.json, found {}; is this a "
+                      "Transformers model?",
+                      repo_id, other.empty() ? "no weights" : join_names(other))};
 }
 
 std::vector<std::string> missing_files(const RepoCache& cache, const std::string& commit,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "hub/cache.h"
+#include "kvfork/error.h"
 #include "kvfork/hub.h"
 
 namespace kvfork::hub {
@@ -30,9 +31,9 @@ std::vector<std::string> parse_shard_names(std::string_view index_json, const st
 /// All parts of a split GGUF ("x-00001-of-00003.gguf"), or the file alone.
 std::vector<std::string> gguf_parts(const std::string& file);
 
-/// Throws Error{NotFound, Unsupported}: `listed` has neither model.safetensors nor its index. The hint depends on
-/// what there is instead.
-[[noreturn]] void fail_no_weights(const std::string& repo_id, const std::vector<std::string>& listed);
+/// What it means that `listed` has neither model.safetensors nor its index: Error{NotFound, Unsupported}. The hint
+/// depends on what there is instead.
+Error no_weights(const std::string& repo_id, const std::vector<std::string>& listed);
 
 /// How sure a snapshot must be to hold everything.
 enum class Need {

@@ -10,6 +10,7 @@
 #include "hub/cache.h"
 #include "hub/client.h"
 #include "hub/fetch.h"
+#include "hub/meaning.h"
 #include "hub/names.h"
 #include "hub/plan.h"
 #include "hub/settings.h"
@@ -152,7 +153,8 @@ class Pull {
                       .gguf_path = {},
                       .from_cache = from_cache,
                       .bytes_downloaded = bytes_downloaded_,
-                      .files_downloaded = files_downloaded_};
+                      .files_downloaded = files_downloaded_,
+                      .weights_problem = weights_problem_};
     if (options_.gguf_file && options_.files == PullFiles::All) {
       snapshot.gguf_path = cache_.file_path(commit, gguf_parts(*options_.gguf_file).front()).string();
     }
@@ -168,12 +170,14 @@ class Pull {
       listing = answer && !answer->files.empty() ? std::move(*answer) : probe(client);
     });
     if (!stays_inside(listing.commit) || listing.commit.find('/') != std::string::npos) {
-      base::fail(ErrorCode::Corrupt, "{}: expected a commit, found '{}'", ref_.repo_id, listing.commit);
+      base::fail(ErrorCode::Corrupt, "{}: expected a commit, found '{}'", ref_.repo_id, printable(listing.commit));
     }
+    // A name that no file system takes cannot be one of those that kvfork reads.
+    std::erase_if(listing.files, is_too_long);
     for (const std::string& name : listing.files) {
       if (!stays_inside(name)) {
         base::fail(ErrorCode::Corrupt, "{}: expected file names inside the repository, found '{}'", ref_.repo_id,
-                   name);
+                   printable(name));
       }
     }
     return listing;
@@ -215,6 +219,7 @@ class Pull {
       }
     }
     if (options_.files == PullFiles::All) fetch_files(commit, weights(listing));
+    if (!files_downloaded_.empty()) cache_.sync_names(commit);
     // Last, so that the ref goes on naming a complete snapshot until there is a newer one.
     if (options_.files == PullFiles::All || !cache_.find_commit(ref_.revision)) write_ref(commit);
   }
@@ -257,7 +262,10 @@ class Pull {
     const bool has_weights = std::any_of(listing.files.begin(), listing.files.end(), [](const std::string& name) {
       return name == kWeightsFile || name == kWeightsIndexFile;
     });
-    if (!has_weights && options_.files == PullFiles::All) fail_no_weights(ref_.repo_id, listing.files);
+    if (has_weights) return;
+    const Error problem = no_weights(ref_.repo_id, listing.files);
+    if (options_.files == PullFiles::All) throw problem;
+    weights_problem_ = problem.what();
   }
 
   std::vector<std::string> weights(const RepoListing& listing) const {
@@ -307,6 +315,7 @@ class Pull {
   ProgressBoard board_;
   uint64_t bytes_downloaded_ = 0;
   std::vector<std::string> files_downloaded_;
+  std::string weights_problem_;
 };
 
 std::string without_token(std::string text, const std::optional<std::string>& token) {

@@ -4,12 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <vector>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "hub/url.h"
 
 namespace kvfork::hub {
 namespace {
@@ -44,13 +46,16 @@ std::string home_folder() {
   return entry && entry->pw_dir ? entry->pw_dir : "/";
 }
 
-// Whole seconds; unset and 0 mean the default, as in huggingface_hub.
+// Whole seconds, with blanks around them if need be; unset and 0 mean the default, as in huggingface_hub.
 std::chrono::milliseconds timeout_from(const char* name, std::chrono::milliseconds otherwise) {
   const auto text = find_variable(name);
   if (!text) return otherwise;
   int seconds = -1;
-  const char* end = text->data() + text->size();
-  const auto [stop, error] = std::from_chars(text->data(), end, seconds);
+  const char* begin = text->data();
+  const char* end = begin + text->size();
+  while (begin != end && std::isspace(static_cast<unsigned char>(*begin))) ++begin;
+  while (begin != end && std::isspace(static_cast<unsigned char>(end[-1]))) --end;
+  const auto [stop, error] = std::from_chars(begin, end, seconds);
   if (error != std::errc{} || stop != end || seconds < 0 || seconds > kMaxTimeoutSeconds) {
     base::fail(ErrorCode::InvalidArgument, "{}: expected whole seconds from 0 to {}, found '{}'", name,
                kMaxTimeoutSeconds, *text);
@@ -93,9 +98,11 @@ std::string endpoint_from_environment() {
   std::string endpoint = variable_or("HF_ENDPOINT", "");
   while (endpoint.ends_with('/')) endpoint.pop_back();
   if (endpoint.empty()) endpoint = kDefaultEndpoint;
-  if (!endpoint.starts_with("https://") && !endpoint.starts_with("http://")) {
-    base::fail(ErrorCode::InvalidArgument, "HF_ENDPOINT: expected https://HOST or http://HOST, found '{}'",
-               endpoint);
+  const auto starts = [&](const char* scheme) { return endpoint.starts_with(scheme); };
+  if (!starts("https://") && !starts("http://") && !starts("file:///")) {
+    base::fail(ErrorCode::InvalidArgument,
+               "HF_ENDPOINT: expected https://HOST, http://HOST or file:///FOLDER, found '{}'",
+               printable_url(endpoint));
   }
   return endpoint;
 }

@@ -16,7 +16,7 @@ enum class Links { Try, Copy };
 
 struct Settings {
   std::filesystem::path cache;  ///< holds models--ORG--NAME and .locks
-  std::string endpoint;         ///< scheme://host[:port][/path], no slash at the end
+  std::string endpoint;         ///< scheme://host[:port][/path] or file:///folder, no slash at the end
   std::optional<std::string> token;
   bool offline = false;
   std::chrono::milliseconds etag_timeout{10000};

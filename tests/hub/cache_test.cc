@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/mapped_file.h"
+#include "base/sha256.h"
 #include "hub/blob_writer.h"
 #include "hub/digest.h"
 #include "kvfork/error.h"
@@ -134,12 +135,8 @@ TEST_F(CacheTest, LockWaitsWhileTheFileGrows) {
   writer.join();
 }
 
-// Known answers: `printf hello | sha256sum`, `printf hello | git hash-object --stdin`, `printf hello | sha1sum`.
+// Known answers: `printf hello | git hash-object --stdin`, `printf hello | sha1sum`.
 TEST_F(CacheTest, Digests) {
-  Sha256 sha;
-  sha.add("hel");
-  sha.add("lo");
-  EXPECT_EQ(sha.hex(), "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824");
   write(dir_.path() / "hello", "hello");
   EXPECT_TRUE(matches_sha1(dir_.path() / "hello", "b6fc4c620b67d95f953a5c1c1230aaab5db5a1b0"));
   EXPECT_TRUE(matches_sha1(dir_.path() / "hello", "aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d"));
@@ -156,12 +153,6 @@ std::string noise(size_t n_bytes) {
   return out;
 }
 
-std::string sha256_of(std::string_view text) {
-  Sha256 sha;
-  sha.add(text);
-  return sha.hex();
-}
-
 TEST_F(CacheTest, WriterHashesInPiecesOfAnySize) {
   for (const size_t size : {size_t{0}, size_t{1}, (size_t{1} << 20) - 1, size_t{1} << 20, (size_t{5} << 20) + 17}) {
     for (const size_t piece : {size_t{997}, size_t{16384}, size_t{3} << 20}) {
@@ -169,7 +160,7 @@ TEST_F(CacheTest, WriterHashesInPiecesOfAnySize) {
       BlobWriter writer(dir_.path() / "x.incomplete", size, BlobWriter::Hash::Sha256);
       for (size_t i = 0; i < size; i += piece) writer.append(std::string_view(content).substr(i, piece));
       EXPECT_EQ(writer.size(), size);
-      EXPECT_EQ(writer.sha256(), sha256_of(content)) << size << " in " << piece;
+      EXPECT_EQ(writer.sha256(), base::sha256_hex(content)) << size << " in " << piece;
       writer.publish(dir_.path() / "x");
       EXPECT_EQ(base::read_file(dir_.path() / "x"), content);
       EXPECT_FALSE(fs::exists(dir_.path() / "x.incomplete"));
@@ -184,7 +175,7 @@ TEST_F(CacheTest, WriterGoesOnFromWhatIsThere) {
     BlobWriter writer(dir_.path() / "y.incomplete", content.size(), BlobWriter::Hash::Sha256);
     EXPECT_EQ(writer.size(), present);
     writer.append(std::string_view(content).substr(present));
-    EXPECT_EQ(writer.sha256(), sha256_of(content));
+    EXPECT_EQ(writer.sha256(), base::sha256_hex(content));
     writer.publish(dir_.path() / "y");
     EXPECT_EQ(base::read_file(dir_.path() / "y"), content);
   }
@@ -197,7 +188,7 @@ TEST_F(CacheTest, WriterStartsEmptyFromTooMuch) {
   writer.append("abc");
   writer.clear();
   writer.append("hello");
-  EXPECT_EQ(writer.sha256(), sha256_of("hello"));
+  EXPECT_EQ(writer.sha256(), base::sha256_hex("hello"));
   writer.publish(dir_.path() / "z");
   EXPECT_EQ(base::read_file(dir_.path() / "z"), "hello");
 }
