@@ -234,7 +234,7 @@ Command add_bench(CLI::App& app) {
                  "Tokens of the prefixes to measure, 128,512,1024: the fixed part's, cut or repeated (default: "
                  "these, 2048 and its own)");
   app.add_option("--max-new-tokens", args->max_new_tokens, "New tokens per request")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number(1))
       ->capture_default_str();
   app.add_option("--repeats", args->repeats, "Rounds, of which medians and spread are shown")
       ->check(CLI::Range(size_t{1}, size_t{10000}))

@@ -122,11 +122,11 @@ Command add_verify(CLI::App& app) {
                  "A file whose whole text, less one final newline, is a request; repeatable")
       ->allow_extra_args(false);
   app.add_option("--max-new-tokens", args->options.max_new_tokens, "New tokens per generation, at most")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number(1))
       ->capture_default_str();
   app.add_option("--limit-seconds", args->options.limit_seconds,
                  "Fill the model's context limit for real if that takes no longer than this")
-      ->check(CLI::NonNegativeNumber)
+      ->check(number_between(0, 1e9))
       ->capture_default_str();
   app.add_option("--junit", args->junit, "Also write the report to this file as JUnit XML");
   return [args] { return Verify(*args).run(); };

@@ -9,18 +9,18 @@ void GenerationFlags::add_to(CLI::App& app) {
       ->check(whole_number(1))
       ->capture_default_str();
   app.add_option("--temperature", sampling.temperature, "Sample at this temperature; 0 is greedy")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(number_between(0.0, 1e6))
       ->capture_default_str();
   app.add_option("--top-k", sampling.top_k, "Keep the k most likely tokens; 0 keeps all")->check(whole_number())->capture_default_str();
   app.add_option("--top-p", sampling.top_p, "Keep the most likely tokens of this total probability")
-      ->check(CLI::Range(1e-12, 1.0))
+      ->check(number_between(1e-12, 1.0))
       ->capture_default_str();
   app.add_option("--min-p", sampling.min_p, "Keep tokens at least this likely relative to the best")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(number_between(0.0, 1.0))
       ->capture_default_str();
   app.add_option("--seed", sampling.seed, "Seed of the draws")->check(whole_number())->capture_default_str();
   repetition_option = app.add_option("--repetition-penalty", repetition_penalty, "Instead of generation_config.json's")
-                          ->check(CLI::Range(1e-6, 1e6));
+                          ->check(number_between(1e-6, 1e6));
   app.add_option("--stop", stop, "Text that ends an answer and is no part of it; repeatable")->allow_extra_args(false);
   app.add_flag("--logprobs", logprobs, "Also the log-probability of each new token");
 }

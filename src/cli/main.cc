@@ -55,20 +55,36 @@ constexpr Entry kCommands[] = {
     {"score", "Log-probabilities and logits of every position, in any split of the work", kvfork::cli::add_score},
 };
 
-// The arguments, with "--name=" as "--name" and an empty value: CLI11 would take the next argument for the value.
-std::vector<std::string> split_empty_values(int argc, char** argv) {
-  std::vector<std::string> arguments;
-  bool options_end = false;
-  for (int i = 1; i < argc; ++i) {
-    std::string argument = argv[i];
-    options_end = options_end || argument == "--";
-    const bool is_empty_value = !options_end && argument.size() > 3 && argument.starts_with("--") &&
-                                argument.find('=') == argument.size() - 1;
-    if (is_empty_value) argument.pop_back();
-    arguments.push_back(std::move(argument));
-    if (is_empty_value) arguments.emplace_back();
+bool takes_value(const CLI::App* command, const std::string& name) {
+  const CLI::Option* option = command == nullptr ? nullptr : command->get_option_no_throw(name);
+  return option != nullptr && option->get_expected_min() > 0;
+}
+
+// The arguments as CLI11 reads them as everyone else would: what follows an option that takes a value is that value, also where
+// it begins with a dash ("--name=VALUE" then), and "--name=" has an empty one.
+std::vector<std::string> join_values(const std::vector<std::string>& arguments, const CLI::App* command) {
+  std::vector<std::string> joined;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (argument == "--") {
+      joined.insert(joined.end(), arguments.begin() + static_cast<ptrdiff_t>(i), arguments.end());
+      break;
+    }
+    joined.push_back(argument);
+    if (!argument.starts_with("--")) continue;
+    if (argument.size() > 3 && argument.find('=') == argument.size() - 1) {
+      joined.back().pop_back();
+      joined.emplace_back();
+    } else if (i + 1 < arguments.size() && takes_value(command, argument)) {
+      ++i;
+      if (arguments[i].starts_with('-')) {
+        joined.back() += "=" + arguments[i];
+      } else {
+        joined.push_back(arguments[i]);
+      }
+    }
   }
-  return arguments;
+  return joined;
 }
 
 void expect_known_command(const std::vector<std::string>& arguments) {
@@ -91,8 +107,9 @@ int run_tool(int argc, char** argv) {
     commands.emplace_back(command, entry.add(*command));
   }
   try {
-    std::vector<std::string> arguments = split_empty_values(argc, argv);
-    expect_known_command(arguments);
+    const std::vector<std::string> given(argv + 1, argv + argc);
+    expect_known_command(given);
+    std::vector<std::string> arguments = join_values(given, given.empty() || given[0].starts_with('-') ? nullptr : app.get_subcommand(given[0]));
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
     app.parse(std::move(arguments));
   } catch (const CLI::Success& help) {

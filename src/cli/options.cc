@@ -78,6 +78,16 @@ CLI::Validator whole_number(uint64_t least) {
   return CLI::Validator(check, "UINT");
 }
 
+CLI::Validator number_between(double low, double high) {
+  const auto check = [low, high](std::string& text) {
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool holds = error == std::errc() && end == text.data() + text.size() && value >= low && value <= high;
+    return holds ? std::string() : fmt::format("expected a number from {} to {}, found '{}'", low, high, text);
+  };
+  return CLI::Validator(check, "FLOAT");
+}
+
 CLI::Validator not_empty() {
   return CLI::Validator(
       [](std::string& text) { return text.empty() ? std::string("expected a path, found an empty one") : std::string(); }, "PATH");

@@ -22,6 +22,9 @@ namespace kvfork::cli {
 /// A validator: digits alone, and at least `least`. Unsigned options need it, or "-1" would wrap.
 CLI::Validator whole_number(uint64_t least = 0);
 
+/// A validator: a number from low to high; not a number is none.
+CLI::Validator number_between(double low, double high);
+
 /// A validator: not the empty text.
 CLI::Validator not_empty();
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_depth.h"
 #include "engine/identity.h"
 
 namespace kvfork::engine {
@@ -50,7 +51,7 @@ class Decoder {
     refuse("boundary", "message, probe or longest", value);
   }
   std::vector<std::pair<std::string, std::string>> vars() const {
-    const Json list = Json::parse(get("vars"), nullptr, false);
+    const auto list = base::parse_bounded_json<Json>(get("vars"));
     std::vector<std::pair<std::string, std::string>> vars;
     if (!list.is_array()) refuse("vars", "a JSON list", get("vars"));
     for (const Json& item : list) {

@@ -98,6 +98,12 @@ class Prompts(cli.CliTest):
         self.assertEqual([prompt for prompt, _ in found], prompts)
         self.assertTrue(all(ids for _, ids in found))
 
+    def test_a_value_may_look_like_an_option(self):
+        prompts = ["--prompt=", "--prompt", "--json", "--", "-", "-5", "--no-such-option", "--prompt=--prompt=x", "=", "-- a"]
+        for arguments in ([text for prompt in prompts for text in ("--prompt", prompt)], [f"--prompt={prompt}" for prompt in prompts]):
+            self.assertEqual([prompt for prompt, _ in self.answers(*arguments)], prompts)
+        self.fails(2, "run", "--model", self.model, "--prompt")
+
     def test_a_request_that_adds_no_token_works(self):
         template = "{% for message in messages if message.role == 'system' %}<|system|>{{ message.content }}<|end|>{% endfor %}"
         model = self.checkpoint(template=template)
