@@ -26,10 +26,11 @@ import oracle_tokenizer as oracle  # noqa: E402
 def mixed_text(n_bytes):
     """Prose and code of this repository, and words of many scripts: about n_bytes of UTF-8."""
     rng = random.Random(7)
-    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     prose = []
     for folder, _, names in sorted(os.walk(root)):
-        if any(part in folder for part in ("build", ".git", "golden", "corpus")):
+        parts = os.path.relpath(folder, root).split(os.sep)
+        if any(part in ("build", "golden", "corpus") or (part.startswith(".") and part != ".") for part in parts):
             continue
         for name in sorted(names):
             if name.endswith((".md", ".cc", ".h", ".py")) and name != "unicode_tables.cc":
