@@ -1,0 +1,84 @@
+"""The keys of every --json document are those that docs/cli.md names, no more and no fewer."""
+
+import json
+import pathlib
+import re
+
+import cli
+from tiny_checkpoint import TEMPLATE
+
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "cli.md"
+SUMMARY = {"median", "min", "max"}
+# Objects that hold the user's own JSON, or names that are not fixed.
+FREE = {"weights.bytes_by_dtype", "origin.messages", "origin.tools", "origin.documents", "origin.vars"}
+CONTEXT = " ".join(["hello the order"] * 30)
+
+
+def documented(section):
+    """The keys in the first column of the tables under a heading."""
+    text = re.search(rf"(?ms)^## {re.escape(section)}\n(.*?)(?=^## |\Z)", PAGE.read_text()).group(1)
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    return {key for row in rows for key in re.findall(r"`([^`]+)`", row)}
+
+
+def paths(value, path=""):
+    """The path of every key that holds a value, [] for each element of a list; a null part has no keys of its own."""
+    if isinstance(value, dict) and value.keys() != SUMMARY and path not in FREE:
+        return {found for key, part in value.items() for found in paths(part, f"{path}.{key}" if path else key)}
+    if isinstance(value, list) and any(isinstance(part, dict) for part in value) and path not in FREE:
+        return {found for part in value for found in paths(part, path + "[]")}
+    return {path}
+
+
+class Keys(cli.CliTest):
+    def check(self, section, *documents):
+        found = set().union(*map(paths, documents))
+        # A part that is null in one document and an object in another has no key of its own.
+        found -= {path for path in found if any(other.startswith((path + ".", path + "[].")) for other in found)}
+        self.assertEqual(sorted(found), sorted(documented(section)), section)
+
+    def report(self, code, *arguments):
+        done = self.start(*arguments, "--json")
+        self.assertEqual(done.returncode, code, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_run(self):
+        self.check("run", self.run_json("--prompt", "hello", "--logprobs", "--context", CONTEXT))
+
+    def test_batch(self):
+        path = self.write("in.jsonl", '{"id": 1, "prompt": "hello"}\n{}\n')
+        self.check("batch", self.report(1, "batch", "--model", self.model, "--in", path, "--out", path.parent / "out"))
+
+    def test_verify(self):
+        broken = self.checkpoint(template="{{ messages|length }}" + TEMPLATE)
+        self.check("verify", self.report(3, "verify", "--model", broken, "--prompt", "hello"))
+
+    def test_bench(self):
+        self.check("bench", self.report(0, "bench", "--model", self.model, "--prefix-lengths", 5, "--repeats", 1, "--max-new-tokens", 2))
+
+    def test_save_and_inspect(self):
+        parent, child = self.folder / "parent.kv", self.folder / "child.kv"
+        more = self.write("more.json", '[{"role": "user", "content": "hello"}]')
+        saves = [self.report(0, "save", "--model", self.model, "--context", CONTEXT, "--out", parent),
+                 self.report(0, "save", "--model", self.model, "--load", parent, "--messages", more, "--out", child)]
+        self.check("save", *saves)
+        self.check("inspect, of a saved context", self.report(0, "inspect", parent), self.report(0, "inspect", child, "--check"))
+        self.check("inspect, of a model", self.report(0, "inspect", self.model))
+
+    def test_tokenize(self):
+        self.check("tokenize", self.report(0, "tokenize", "--model", self.model, "--text", "hello"),
+                   self.report(0, "tokenize", "--model", self.model, "--decode", "1,2"))
+        breaking = "{% if messages[-1].content == 'x' %}!{% endif %}" + TEMPLATE
+        self.check("tokenize --boundary", self.report(3, "tokenize", "--model", self.checkpoint(template=breaking), "--boundary", "--context", CONTEXT,
+                                                      "--prompt", "hello", "--prompt", "x"))
+
+    def test_score(self):
+        self.check("score", self.report(0, "score", "--model", self.model, "--ids", "1,2,3"))
+
+    def test_exit_codes(self):
+        self.fails(1, "run", "--model", self.folder / "absent", "--prompt", "x")
+        self.fails(2, "run", "--model", self.model, "--prompt", "x", "--threads", 0)
+
+
+if __name__ == "__main__":
+    cli.main()
