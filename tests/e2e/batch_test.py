@@ -131,6 +131,34 @@ class Answers(BatchTest):
         self.assertGreaterEqual(summary["new_tokens"], 2)
 
 
+class ProgressBar(BatchTest):
+    def on_terminal(self, *more):
+        """What a batch of 300 requests draws where standard error is a terminal."""
+        import pty
+        requests = [{"id": i, "prompt": PROMPTS[i % len(PROMPTS)]} for i in range(300)]
+        terminal, end = pty.openpty()
+        process = subprocess.Popen([cli.TOOL, *map(str, self.arguments(requests, self.new_out(), "--max-new-tokens", 40, *more))],
+                                   stdout=subprocess.PIPE, stderr=end)
+        os.close(end)
+        drawn = b""
+        while True:
+            try:
+                drawn += os.read(terminal, 65536)
+            except OSError:  # the other end is closed
+                break
+        os.close(terminal)
+        self.assertEqual((process.communicate()[0], process.returncode), (b"", 0))
+        return drawn.decode()
+
+    def test_shows_requests_rate_and_time_left_and_goes_away(self):
+        drawn = self.on_terminal()
+        self.assertRegex(drawn, r"batch \[#*\.*\] \d+/300, \d+\.\d tokens/s, \d+:\d\d:\d\d left")
+        self.assertRegex(drawn, r"\r\x1b\[K[^\x1b]*300 requests")  # erased before the last line
+
+    def test_not_with_quiet(self):
+        self.assertNotIn("\r", self.on_terminal("--quiet").replace("\r\n", "\n"))
+
+
 class Errors(BatchTest):
     def errors(self, *lines):
         """The error of each line; a good one before and after shows that others are answered."""
