@@ -16,10 +16,11 @@ struct LocatedModel {
   std::string weights_problem;          ///< Snapshot::weights_problem
 };
 
+enum class Unsupported { Refuse, Take };
+
 /// The path itself when it exists; otherwise a Hub id, pulled with a progress bar and notices on standard error.
 /// With Unsupported::Refuse, what refuse_unsupported refuses ends it. Throws Error{NotFound} for text that is
 /// neither.
-enum class Unsupported { Refuse, Take };
 LocatedModel locate_model(const std::string& model, Progress::Show show, PullOptions options = {},
                           Unsupported unsupported = Unsupported::Refuse);
 

@@ -157,7 +157,9 @@ Settings Settings::from_environment() {
   const std::string cache_home = variable_or("XDG_CACHE_HOME", join(home_folder(), ".cache"));
   const std::string hf_home = expand_path(variable_or("HF_HOME", join(cache_home, "huggingface")));
   const std::string legacy_cache = variable_or("HUGGINGFACE_HUB_CACHE", join(hf_home, "hub"));
-  settings.cache = std::filesystem::absolute(expand_path(variable_or("HF_HUB_CACHE", legacy_cache)));
+  // Joined rather than made absolute: an empty variable is the current folder, as in Python.
+  std::error_code ignored;
+  settings.cache = std::filesystem::current_path(ignored) / expand_path(variable_or("HF_HUB_CACHE", legacy_cache));
   settings.endpoint = endpoint_from_environment();
   settings.token = find_token(hf_home);
   const char* offline = variable_or("HF_HUB_OFFLINE", "").empty() ? "TRANSFORMERS_OFFLINE" : "HF_HUB_OFFLINE";
