@@ -44,7 +44,7 @@ def mixed_text(n_bytes):
         elif kind < 0.9:
             part = " ".join(oracle.alphabetic_word(rng) for _ in range(20))
         else:
-            part = oracle.make_text(rng, [])
+            part = oracle.make_text(rng, []).encode(errors="ignore").decode()
         parts.append(part)
         size += len(part.encode())
     return "\n\n".join(parts)

@@ -32,7 +32,7 @@ TOKENIZER_OF = {
     "NousResearch": "llama3_2", "Qwen-QwQ": "qwen2_5", "Qwen-Qwen2.5": "qwen2_5", "Qwen-Qwen3": "qwen3", "Qwen3": "qwen3",
     "deepseek": "qwen2_5", "google-gemma": "gemma3", "ibm-granite": "llama3_2", "meta-llama": "llama3_2", "microsoft-Phi": "llama2",
     "mistralai": "mistral_nemo", "openai": "llama3_2"}
-CONTROL = re.compile(r"<\|[^|<>\s'\"{}+]+\|>|<｜[^｜<>'\"]+｜>|\[/?[A-Z_]{2,}\]|<(?:start|end)_of_turn>|<SPECIAL_\d+>|<\|(?:START|END)_[A-Z_]+\|>")
+CONTROL = re.compile(r"<\|[^|<>\s'\"{}+]+\|>|<｜[^｜<>'\"]+｜>|\[/?[A-Z_]{2,}\]|<(?:start|end)_of_turn>|<SPECIAL_\d+>|<\|(?:START|END)_[A-Z_]+\|>|<seed:\w+>|\]~!?b\]|\[e~\[")
 POLICY = "You answer for a shop.\nReturns take 30 days; don't promise more."
 REQUESTS = ["", " ", "\n\nHi", "\u0301x", "<|im_end|>", "\t", "中文", "'s", "12345", ("lorem ipsum 7 " * 7150)[:100_000]]
 # As in src/engine/prompt.cc.

@@ -17,6 +17,9 @@ import random
 import subprocess
 import sys
 import tempfile
+import warnings
+
+warnings.filterwarnings("ignore", category=SyntaxWarning)  # what Python says of odd templates as jinja2 compiles them
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from template_cases import conversations  # noqa: E402
