@@ -7,21 +7,19 @@
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <functional>
-#include <random>
 #include <string>
 #include <vector>
 
-#include "base/memory_region.h"
-#include "engine/context_impl.h"
-#include "engine/model_impl.h"
 #include "kvfork/context.h"
 #include "kvfork/error.h"
 #include "kvfork/fork.h"
+#include "kvfork/model.h"
+#include "tests/support/random_context.h"
 
 namespace kvfork {
 namespace {
@@ -51,26 +49,6 @@ double median_ms(int rounds, const std::function<void()>& body) {
   return times[times.size() / 2];
 }
 
-std::shared_ptr<const Context> make_random_context(const std::shared_ptr<const Model>& model, size_t n_tokens) {
-  const model::KvLayout& layout = model->impl().kv_layout;
-  const size_t n_blocks = (n_tokens + kernels::kBlockTokens - 1) / kernels::kBlockTokens;
-  const auto region = std::make_shared<base::MemoryRegion>(base::MemoryRegion::allocate(n_blocks * layout.block_bytes(), "benchmark"));
-  std::mt19937_64 random(1);
-  auto* words = reinterpret_cast<uint64_t*>(region->data());
-  for (size_t i = 0; i < n_blocks * layout.block_bytes() / 8; ++i) words[i] = random() & 0x3FFFFFFF3FFFFFFF;
-  std::vector<model::KvBlock> blocks;
-  for (size_t i = 0; i < n_blocks; ++i) {
-    const std::byte* at = region->data() + i * layout.block_bytes();
-    blocks.push_back({.keys = at, .values = at + layout.keys_bytes(), .layer_stride = layout.layer_bytes()});
-  }
-  auto context = std::make_unique<Context::Impl>();
-  context->model = model;
-  for (size_t i = 0; i < n_tokens; ++i) context->ids.push_back(static_cast<int32_t>(random() % model->info().vocab_size));
-  context->logits.assign(model->info().vocab_size, 0.5f);
-  context->kv = model::KvPrefix::from_blocks(layout, n_tokens, nullptr, 0, blocks, region);
-  return std::make_shared<const Context>(std::move(context));
-}
-
 int run(int argc, char** argv) {
   if (argc < 4) {
     std::fprintf(stderr, "usage: %s MODEL N_TOKENS FILE [ROUNDS]\n", argv[0]);
@@ -80,7 +58,7 @@ int run(int argc, char** argv) {
   const int rounds = argc > 4 ? std::atoi(argv[4]) : 5;
   const auto model = Model::open(argv[1]);
   const double identity_ms = median_ms(1, [&] { model->identity(); });
-  const auto context = make_random_context(model, static_cast<size_t>(std::atol(argv[2])));
+  const auto context = test::make_random_context(model, static_cast<size_t>(std::atol(argv[2])));
   uint64_t n_bytes = context->save(path);
   std::vector<double> ratios;
   double save_ms = 0;
@@ -90,7 +68,8 @@ int run(int argc, char** argv) {
     const double dd_ms = median_ms(1, [&] {
       if (std::system(dd.c_str()) != 0) std::exit(1);
     });
-    fmt::print("save {:.0f} MB/s, dd {:.0f} MB/s\n", static_cast<double>(n_bytes) / save_ms / 1e3, static_cast<double>(n_bytes) / dd_ms / 1e3);
+    fmt::print("save {:.0f} MB/s, dd {:.0f} MB/s\n", static_cast<double>(n_bytes) / save_ms / 1e3,
+               static_cast<double>(n_bytes) / dd_ms / 1e3);
     ratios.push_back(dd_ms / save_ms);
   }
   std::sort(ratios.begin(), ratios.end());
@@ -98,14 +77,17 @@ int run(int argc, char** argv) {
   const double check_ms = median_ms(rounds, [&] { model->open_context(path)->check(); }) - open_ms;
   const double open_cpu_ms = cpu_ms([&] {
                                for (int i = 0; i < 20; ++i) model->open_context(path);
-                             }) / 20;
+                             }) /
+                             20;
   const double check_cpu_ms = cpu_ms([&] { model->open_context(path)->check(); });
   const auto opened = model->open_context(path);
   const double first_fork_ms = median_ms(1, [&] { opened->fork(); });
   const double fork_ms = median_ms(100, [&] { opened->fork(); });
   fmt::print("{:.1f} MB, {} tokens\n", static_cast<double>(n_bytes) / 1e6, context->size());
-  fmt::print("identity {:.1f} ms, save {:.2f} of dd (median), open {:.3f} ms, check {:.2f} ms, first fork {:.2f} ms, fork {:.4f} ms\n",
-             identity_ms, ratios[ratios.size() / 2], open_ms, check_ms, first_fork_ms, fork_ms);
+  fmt::print(
+      "identity {:.1f} ms, save {:.2f} of dd (median), open {:.3f} ms, check {:.2f} ms, first fork {:.2f} ms, fork "
+      "{:.4f} ms\n",
+      identity_ms, ratios[ratios.size() / 2], open_ms, check_ms, first_fork_ms, fork_ms);
   fmt::print("CPU time: open {:.3f} ms, open and check {:.2f} ms\n", open_cpu_ms, check_cpu_ms);
   return 0;
 }
