@@ -2,8 +2,6 @@
 // (bench/peers_worker.py says what the operations are).
 //
 //   peer_worker MODEL float32|bfloat16 THREADS [KERNEL_SET]
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -12,6 +10,7 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <thread>
@@ -64,11 +63,11 @@ class Worker {
   Json answer(const Json& asked) {
     const std::string op = asked.at("op");
     if (op == "probe") return probe();
-    const Ids ids = asked.at("ids");
+    const Ids ids = asked.value("ids", Ids());
     if (op == "prefill") return prefill(ids);
     if (op == "context") return hold(asked.at("context"), ids);
     const std::string name = asked.at("context");
-    if (op == "decode") return decode(name, ids, asked.at("new"), asked.value("speculate", "off") == "lookup");
+    if (op == "decode") return decode(name, ids, decoding(asked));
     if (op == "hit") return hit(*contexts_.at(name), ids);
     if (op == "fork") return fork_alone(*contexts_.at(name));
     if (op == "together") return together(*contexts_.at(name), ids, asked.at("new"));
@@ -77,6 +76,14 @@ class Worker {
   }
 
  private:
+  static GenerateOptions decoding(const Json& asked) {
+    GenerateOptions options{.max_new_tokens = asked.at("new").get<size_t>() + 1};
+    if (asked.value("speculate", "off") == "lookup") options.speculation = Speculation::Lookup;
+    options.sampling.temperature = asked.value("temperature", 0.0);
+    options.sampling.seed = asked.value("seed", 0u);
+    return options;
+  }
+
   Json prefill(const Ids& ids) const {
     const auto start = Clock::now();
     const auto context = model_->prefill(ids);
@@ -88,22 +95,21 @@ class Worker {
     return Json::object();
   }
 
-  Json decode(const std::string& name, const Ids& ids, size_t n_new, bool speculates) const {
+  Json decode(const std::string& name, const Ids& ids, const GenerateOptions& options) const {
     Fork fork = name.empty() ? model_->start() : contexts_.at(name)->fork();
     fork.append(ids);
     std::vector<Clock::time_point> times;
-    const GenerateOptions options{.max_new_tokens = n_new + 1,
-                                  .speculation = speculates ? Speculation::Lookup : Speculation::Off};
     const Generation generation = generate(fork, options, [&](int32_t) {
       times.push_back(Clock::now());
       return true;
     });
     std::vector<double> steps;
     for (size_t i = 1; i < times.size(); ++i) steps.push_back(milliseconds(times[i - 1], times[i]));
-    return {{"ms", median(steps)},
-            {"mean_ms", milliseconds(times.front(), times.back()) / static_cast<double>(n_new)},
-            {"ids", generation.ids},
-            {"passes", generation.n_passes}};
+    return {
+        {"ms", median(steps)},
+        {"mean_ms", milliseconds(times.front(), times.back()) / static_cast<double>(options.max_new_tokens - 1)},
+        {"ids", generation.ids},
+        {"passes", generation.n_passes}};
   }
 
   static Json hit(const Context& context, const Ids& ids) {
@@ -130,16 +136,21 @@ class Worker {
     for (const int32_t id : ids) {
       Ids whole(context.ids().begin(), context.ids().end());
       whole.push_back(id);
-      requests.push_back({.ids = std::move(whole), .n_cached = context.size(), .options = {.max_new_tokens = n_new + 1}});
+      requests.push_back(
+          {.ids = std::move(whole), .n_cached = context.size(), .options = {.max_new_tokens = n_new + 1}});
     }
     std::vector<Clock::time_point> ends;
     size_t n_ids = 0;
     answer_all(context, requests, {.max_width = ids.size()},
-               {.on_answer = [](size_t, const BatchAnswer& answer) { if (answer.error) throw Error(*answer.error); },
-                .on_token = [&](size_t, int32_t) {
-                  if (++n_ids % ids.size() == 0) ends.push_back(Clock::now());
-                  return true;
-                }});
+               {.on_answer =
+                    [](size_t, const BatchAnswer& answer) {
+                      if (answer.error) throw Error(*answer.error);
+                    },
+                .on_token =
+                    [&](size_t, int32_t) {
+                      if (++n_ids % ids.size() == 0) ends.push_back(Clock::now());
+                      return true;
+                    }});
     std::vector<double> steps;
     for (size_t i = 1; i < ends.size(); ++i) steps.push_back(milliseconds(ends[i - 1], ends[i]));
     return {{"per_s", 1e3 * static_cast<double>(ids.size()) / median(steps)}};
@@ -196,9 +207,10 @@ int serve(int argc, char** argv) {
     std::cerr << "peer_worker: expected MODEL float32|bfloat16 THREADS [KERNEL_SET]\n";
     return 2;
   }
-  const ModelOptions options{.mode = std::string(argv[2]) == "bfloat16" ? ComputeMode::BFloat16 : ComputeMode::Float32,
-                             .n_threads = static_cast<size_t>(std::stoul(argv[3])),
-                             .kernel_set = argc == 5 ? argv[4] : ""};
+  const ModelOptions options{
+      .mode = std::string(argv[2]) == "bfloat16" ? ComputeMode::BFloat16 : ComputeMode::Float32,
+      .n_threads = static_cast<size_t>(std::stoul(argv[3])),
+      .kernel_set = argc == 5 ? argv[4] : ""};
   Worker worker(argv[1], options);
   std::cout << worker.about() << std::endl;
   for (std::string line; std::getline(std::cin, line);) std::cout << worker.answer(Json::parse(line)) << std::endl;

@@ -37,7 +37,7 @@ struct Args {
   GenerationFlags generation;
   std::vector<std::string> prompts;
   std::vector<std::string> prompt_files;
-  std::string speculate = "off";
+  std::string speculate = "lookup";
   size_t benchmark_repeats = 3;
 };
 
@@ -236,7 +236,8 @@ Command add_run(CLI::App& app) {
       ->check(CLI::Range(size_t{1}, size_t{10000}))->capture_default_str();
   args->generation.add_to(app);
   app.add_option("--speculate", args->speculate,
-                 "lookup: guess the next tokens from what came before and check them in one pass; the answers are the same")
+                 "lookup: guess the next tokens from what came before and check them in one pass; off: one token per pass. The "
+                 "answers are the same")
       ->check(CLI::IsMember({"off", "lookup"}))
       ->capture_default_str();
   return [args] { return Run(*args).run(); };

@@ -62,6 +62,19 @@ class RunJson(cli.CliTest):
         shorter = self.run_json("--prompt", "hello", "--max-new-tokens", 3)["answers"][0]["ids"]
         self.assertEqual(longer[:3], shorter)
 
+    def test_lookup_is_the_default_and_answers_as_plain_decoding_does(self):
+        found = {}
+        for how in ((), ("--speculate", "lookup"), ("--speculate", "off")):  # a penalty below 1 makes the answer repeat itself
+            (found[how],) = self.run_json("--context", CONTEXT, "--prompt", "order order order order", "--repetition-penalty", 0.5,
+                                          "--max-new-tokens", 60, *how)["answers"]
+        default, lookup, plain = found.values()
+        self.assertEqual(plain["ids"], lookup["ids"])
+        self.assertEqual((default["ids"], default["passes"]), (lookup["ids"], lookup["passes"]))
+        for answer in found.values():
+            self.assertEqual(answer["tokens"], len(answer["ids"]))
+        self.assertLessEqual(abs(plain["tokens"] - plain["passes"]), 1)
+        self.assertLess(lookup["passes"], plain["passes"])
+
     def test_both_families_and_modes(self):
         for family in ("llama", "qwen2"):
             model = self.checkpoint(family=family)
