@@ -22,6 +22,7 @@ import transformers
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 import oracle_checkpoints  # noqa: E402
+from peers_process import Worker  # noqa: E402
 
 CONTEXT_TOKENS = 512
 NEW_TOKENS = 48
@@ -66,29 +67,6 @@ def context_of(tokenizer, tokens):
     return text
 
 
-class Peer:
-    """A Transformers worker process."""
-
-    def __init__(self, folder, dtype, threads):
-        command = [sys.executable, str(ROOT / "bench" / "peers_transformers.py"), str(folder), dtype, str(threads)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.open_ms = json.loads(self.process.stdout.readline())["ms"]
-
-    def ask(self, **request):
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())["ms"]
-
-    def peak_bytes(self):
-        for line in open(f"/proc/{self.process.pid}/status"):
-            if line.startswith("VmHWM"):
-                return int(line.split()[1]) * 1024
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
-
-
 def middle(value):
     return value["median"] if isinstance(value, dict) else value
 
@@ -96,7 +74,7 @@ def middle(value):
 def run_kvfork(args, folder, context_file, dtype):
     """(figures, output, peak resident bytes) of one run in a process of its own."""
     command = [args.kvfork, "run", "--model", str(folder), "--context-file", str(context_file), "--prompt", PROMPT, "--max-new-tokens",
-               str(NEW_TOKENS), "--benchmark-repeats", "1", "--dtype", dtype, "--threads", str(args.threads), "--json"]
+               str(NEW_TOKENS), "--benchmark-repeats", "1", "--dtype", dtype, "--threads", str(args.threads), "--speculate", "off", "--json"]
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen(command, stdout=out)
         _, status, usage = os.wait4(process.pid, 0)
@@ -132,19 +110,21 @@ class Figures:
 def measure(args, folder, context_file, ids):
     """All rounds: (figures, the last kvfork output, peaks in bytes)."""
     figures, peaks = Figures(), {}
-    peers = {dtype: Peer(folder, dtype, args.threads) for dtype in args.dtype}
-    for peer in peers.values():  # the first call of each warms up
-        peer.ask(op="decode", ids=ids, new=4)
+    peers = {dtype: Worker([sys.executable, str(ROOT / "bench" / "peers_transformers.py"), str(folder), dtype, str(args.threads)],
+                           pathlib.Path(os.devnull)) for dtype in args.dtype}
+    for peer in peers.values():  # the first calls of each warm up
+        peer.ask("context", context="context", ids=ids)
+        peer.ask("decode", context="context", ids=[0], new=4)
     run_kvfork(args, folder, context_file, args.dtype[0])
     for _ in range(args.rounds):
         for dtype, peer in peers.items():
             found, output, peaks[f"kvfork {dtype}"] = run_kvfork(args, folder, context_file, dtype)
             for row, ms in found.items():
                 figures.add(f"kvfork {dtype}", row, ms)
-            figures.add(f"transformers {dtype}", "prefill", peer.ask(op="prefill", ids=ids))
-            figures.add(f"transformers {dtype}", "decode", peer.ask(op="decode", ids=ids, new=NEW_TOKENS))
+            figures.add(f"transformers {dtype}", "prefill", peer.ask("prefill", ids=ids)["ms"])
+            figures.add(f"transformers {dtype}", "decode", peer.ask("decode", context="context", ids=[0], new=NEW_TOKENS)["ms"])
     for dtype, peer in peers.items():
-        figures.add(f"transformers {dtype}", "open", peer.open_ms)
+        figures.add(f"transformers {dtype}", "open", peer.about["ms"])
         peaks[f"transformers {dtype}"] = peer.peak_bytes()
         peer.close()
     return figures, output, peaks
