@@ -14,7 +14,7 @@ import openvino_genai
 import peers_worker
 
 CACHE_GB = 1
-BATCHED_TOKENS = 512  # per step; its default of 256 made prefill slower
+BATCHED_TOKENS = 512  # per step, as kvfork and llama.cpp take them
 
 
 class OpenVino:
