@@ -152,11 +152,17 @@ class Run:
                 operands = row.operands(f"{row.name} {number}")
                 self.measured(row.name, name, lambda: self.workers[name].ask(**operands)[row.answer])
 
-    def compare(self):
+    def compare(self, contexts):
+        """Hits against misses, lengths that fill blocks and others: the worst of all."""
         for name, worker in self.workers.items():
             try:
-                self.report.compared[name] = worker.ask("compare", context="1024", ids=peers_rows.token_ids("compare", peers_rows.REQUEST),
-                                                        new=32)
+                found = [worker.ask("compare", context=str(n), ids=peers_rows.token_ids("compare", n_request), new=32)
+                         for n in contexts for n_request in (peers_rows.REQUEST, 7, 1)]
+                self.report.compared[name] = {
+                    "max_difference": max((one["max_difference"] or 0 for one in found)),
+                    "bits_differ": any(one["bits_differ"] for one in found),
+                    "ids_differ": sum(one["hit_ids"] != one["miss_ids"] for one in found), "cases": len(found),
+                    **({"of": found[0]["of"]} if "of" in found[0] else {})}
             except peers_process.Failed as reason:
                 self.report.compared[name] = {"reason": str(reason)}
 
@@ -178,8 +184,8 @@ def main():
         run.measure(row)
         if args.json:
             args.json.write_text(json.dumps(report.as_json(rows, shape), indent=1))
-    if any(row.context == 1024 for row in rows):
-        run.compare()
+    if contexts := sorted({row.context for row in rows} & {1024, 1055}):
+        run.compare(contexts)
     for worker in run.workers.values():
         worker.close()
     print(peers_report.text(report, rows, shape))

@@ -112,12 +112,12 @@ def lines_of(report, name, unit, row, shape):
 
 
 def comparison(report):
-    yield "hit against miss over 1024+32: largest difference of logits, bits, greedy ids over 32 tokens"
+    yield "hit against miss, requests of 32, 7 and 1 tokens: largest difference of logits, bits, greedy ids over 32 tokens"
     for engine, found in report.compared.items():
         if "reason" in found:
             yield f"  {engine:24} {found['reason']}"
             continue
-        ids = "ids equal" if found["hit_ids"] == found["miss_ids"] else "ids differ"
+        ids = f"ids differ in {found['ids_differ']} of {found['cases']}"
         bits = "bits differ" if found["bits_differ"] else "every bit equal"
         note = f" ({found['of']})" if "of" in found else ""
         yield f"  {engine:24}{number(found['max_difference']):>9}  {bits}, {ids}{note}"

@@ -95,10 +95,13 @@ void pack_all(const KernelTable& table, kernels::PackArgs args) {
   table.pack(args);
 }
 
-/// What bounds products with weights of this type. On tiles float32 mode needs three of theirs for one.
+/// What bounds products with weights of this type. On tiles float32 mode needs three of theirs for one; products of bfloat16
+/// pairs are two at a time.
 double peak_flops(const KernelTable& table, Element type, Rounding rounding) {
-  if (std::string(table.name) != "amx" || type != Element::BF16) return register_flops_per_second(table.name);
-  return tile_flops_per_second() / (rounding == Rounding::None ? 3 : 1);
+  const std::string set = table.name;
+  if (set == "amx" && type == Element::BF16) return tile_flops_per_second() / (rounding == Rounding::None ? 3 : 1);
+  const bool pairs = set == "avx512_bf16" && type == Element::BF16 && rounding == Rounding::ToBF16;
+  return register_flops_per_second(set) * (pairs ? 2 : 1);
 }
 
 /// Each iteration takes the next weights of the arena, so that few rows always read memory, as in a real pass.
@@ -266,8 +269,8 @@ void register_set(const KernelTable& table) {
         const bool head = std::string(shape.name) == "lm_head";
         if (head && n_rows > 4) continue;
         for (Rounding rounding : {Rounding::None, Rounding::ToBF16}) {
-          // Only tiles do less work for rounded activations.
-          if (rounding == Rounding::ToBF16 && (set != "amx" || type != Element::BF16)) continue;
+          const bool own_way = (set == "amx" || set == "avx512_bf16") && type == Element::BF16;
+          if (rounding == Rounding::ToBF16 && !own_way) continue;
           auto* b = add_benchmark(std::string("matmul/") + name(type) + "/" + shape.name +
                                       (rounding == Rounding::ToBF16 ? "/rounded" : "") + "/rows:" + std::to_string(n_rows),
                                   matmul, shape, type, rounding, n_rows);

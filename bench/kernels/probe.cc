@@ -94,7 +94,7 @@ double read_bytes_per_second(const void* data, size_t bytes) {
 double register_flops_per_second(std::string_view kernel_set) {
   const auto start = Clock::now();
   size_t lanes = 4;
-  if (kernel_set == "avx512" || kernel_set == "amx") {
+  if (kernel_set.starts_with("avx512") || kernel_set == "amx") {
     multiply_add_512();
     lanes = 16;
   } else if (kernel_set == "avx2") {
