@@ -93,7 +93,8 @@ class CommandLine:
                 known = {name: request.pop(name) for name in ("messages", "tools", "documents", "add_generation_prompt") if name in request}
                 lines.append(json.dumps({**known, "vars": request}))
             out = subprocess.run([self.path, "tokenize", "--model", directory, "--jsonl", "--render", "--now", NOW],
-                                 input="\n".join(lines).encode(), stdout=subprocess.PIPE, check=False)
+                                 input="\n".join(lines).encode(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                 check=False)
             return [json.loads(line) for line in out.stdout.decode().split("\n") if line]
 
 
