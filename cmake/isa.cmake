@@ -5,10 +5,12 @@ set(KVFORK_KERNEL_FLAGS -fno-math-errno -fno-exceptions)
 set(KVFORK_FLAGS_portable ${KVFORK_KERNEL_FLAGS})
 set(KVFORK_FLAGS_avx2 ${KVFORK_KERNEL_FLAGS} -mavx2 -mfma -mf16c)
 set(KVFORK_FLAGS_avx512 ${KVFORK_KERNEL_FLAGS} -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl)
+set(KVFORK_FLAGS_avx512_bf16 ${KVFORK_FLAGS_avx512} -mavx512bf16)
 set(KVFORK_FLAGS_amx ${KVFORK_FLAGS_avx512} -mamx-tile -mamx-bf16)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12's own AVX-512 headers start some results from a deliberately unset register (GCC bug 105593).
   list(APPEND KVFORK_FLAGS_avx512 -Wno-uninitialized -Wno-maybe-uninitialized)
+  list(APPEND KVFORK_FLAGS_avx512_bf16 -Wno-uninitialized -Wno-maybe-uninitialized)
   list(APPEND KVFORK_FLAGS_amx -Wno-uninitialized -Wno-maybe-uninitialized)
 endif()
 

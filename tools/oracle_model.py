@@ -47,8 +47,9 @@ PROMPTS = [
     "e\u0301 and \u00e9 are the same letter", "List three things. " * 12, "What is the order number for?", "Thanks, bye",
 ]
 # What /proc/cpuinfo must list for a machine to be one that runs a kernel set.
-KERNEL_SETS = {"portable": set(), "avx2": {"avx2", "fma", "f16c"},
-               "avx512": {"avx512f", "avx512bw", "avx512dq", "avx512vl"}}
+AVX512 = {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
+KERNEL_SETS = {"portable": set(), "avx2": {"avx2", "fma", "f16c"}, "avx512": AVX512,
+               "avx512_bf16": AVX512 | {"avx512_bf16", "AuthenticAMD"}, "amx": AVX512 | {"amx_tile", "amx_bf16"}}
 
 
 @dataclasses.dataclass
@@ -97,10 +98,7 @@ class Kvfork:
 
 def machine_kernel_sets():
     flags = set()
-    for line in open("/proc/cpuinfo"):
-        if line.startswith("flags"):
-            flags = set(line.split())
-            break
+    flags = set(open("/proc/cpuinfo").read().split())
     return [name for name, needed in KERNEL_SETS.items() if needed <= flags]
 
 

@@ -21,10 +21,10 @@ constexpr uint64_t bit(int n) {
   return uint64_t{1} << n;
 }
 
-Leaf cpuid(uint32_t leaf) {
+Leaf cpuid(uint32_t leaf, uint32_t part = 0) {
   Leaf out;
   // Fails, leaving zeros, where the processor has no such leaf.
-  __get_cpuid_count(leaf, 0, &out.eax, &out.ebx, &out.ecx, &out.edx);
+  __get_cpuid_count(leaf, part, &out.eax, &out.ebx, &out.ecx, &out.edx);
   return out;
 }
 
@@ -49,6 +49,11 @@ bool detect_avx512() {
   return detect_avx2() && all(cpuid(7).ebx, f | dq | bw | vl) && all(saved_state(), opmask_and_zmm);
 }
 
+bool detect_avx512_bf16() {
+  const uint32_t auth = 0x68747541;  // the first letters of "AuthenticAMD"
+  return detect_avx512() && cpuid(7).eax >= 1 && all(cpuid(7, 1).eax, bit(5)) && cpuid(0).ebx == auth;
+}
+
 /// Linux keeps the tile registers from a process until it asks, once for all its threads.
 bool tile_permission() {
   constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
@@ -71,6 +76,11 @@ bool cpu_runs_avx2() noexcept {
 
 bool cpu_runs_avx512() noexcept {
   static const bool runs = detect_avx512();
+  return runs;
+}
+
+bool cpu_runs_avx512_bf16() noexcept {
+  static const bool runs = detect_avx512_bf16();
   return runs;
 }
 

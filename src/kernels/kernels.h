@@ -97,7 +97,7 @@ struct StoreKvArgs {
 };
 
 struct KernelTable {
-  const char* name;  // "portable", "avx2", "avx512", "amx": also what KVFORK_ISA accepts
+  const char* name;  // "portable", "avx2", "avx512", "avx512_bf16", "amx": also what KVFORK_ISA accepts
 
   /// How work is best divided: rows per call of `pack`; bytes of weights per call of `matmul`, and the multiple of
   /// features that it takes at a time. Bits do not depend on any of them.

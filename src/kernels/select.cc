@@ -20,6 +20,9 @@ constexpr Set kBuilt[] = {
 #if defined(KVFORK_HAVE_AMX)
     {"amx", amx::kernel_table, cpu_runs_amx},
 #endif
+#if defined(KVFORK_HAVE_AVX512_BF16)
+    {"avx512_bf16", avx512_bf16::kernel_table, cpu_runs_avx512_bf16},
+#endif
 #if defined(KVFORK_HAVE_AVX512)
     {"avx512", avx512::kernel_table, cpu_runs_avx512},
 #endif

@@ -14,6 +14,9 @@ const KernelTable& kernel_table() noexcept;
 namespace avx512 {
 const KernelTable& kernel_table() noexcept;
 }
+namespace avx512_bf16 {
+const KernelTable& kernel_table() noexcept;
+}
 namespace amx {
 const KernelTable& kernel_table() noexcept;
 }

@@ -149,20 +149,28 @@ TEST_P(Matmul, NoBiasIsNoAddition) {
 
 TEST_P(Matmul, RoundsActivationsToBf16) {
   for (Element type : kTypes) {
-    Problem problem(table(), type, 5, 133, 4);
-    problem.set_x(0, 0, bits_float(0x3f808000u));  // halfway: to even, down
-    problem.set_x(0, 1, bits_float(0x3f818000u));  // halfway: to even, up
-    problem.set_x(0, 2, bits_float(0x3f808001u));
-    problem.set_x(0, 3, 1e-40f);
-    problem.pack(Rounding::ToBF16);
-    EdgeArray<float> y(20), rounded(20);
-    table().matmul(problem.args(y));
-    for (size_t r = 0; r < 5; ++r) {
-      for (size_t i = 0; i < 133; ++i) problem.set_x(r, i, bf16_to_f32(f32_to_bf16(problem.x(r, i))));
+    for (size_t k : {7, 31, 133, 896}) {
+      Problem problem(table(), type, 7, k, 6);
+      problem.set_x(0, 0, bits_float(0x3f808000u));  // halfway: to even, down
+      problem.set_x(0, 1, bits_float(0x3f818000u));  // halfway: to even, up
+      problem.set_x(0, 2, bits_float(0x3f808001u));
+      problem.set_x(0, 3, 1e-40f);
+      problem.pack(Rounding::ToBF16);
+      EdgeArray<float> y(42), again(42);
+      table().matmul(problem.args(y));
+      for (size_t r = 0; r < 7; ++r) {
+        for (size_t i = 0; i < k; ++i) problem.set_x(r, i, bf16_to_f32(f32_to_bf16(problem.x(r, i))));
+      }
+      for (size_t r = 0; r < 7; ++r) {
+        for (size_t f = 0; f < 6; ++f) {
+          const auto exact = reference::dot(problem.row(r), problem.weight(f), problem.bias(f));
+          ASSERT_TRUE(close_to(y[r * 6 + f], exact.value, tolerance(k, exact.magnitude))) << type_name(type) << k;
+        }
+      }
+      problem.pack(Rounding::ToBF16);
+      table().matmul(problem.args(again));
+      EXPECT_TRUE(same_bits(y, again, 42)) << type_name(type) << k;
     }
-    problem.pack(Rounding::None);
-    table().matmul(problem.args(rounded));
-    EXPECT_TRUE(same_bits(y, rounded, 20)) << type_name(type);
   }
 }
 

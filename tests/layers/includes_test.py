@@ -28,7 +28,7 @@ NO_LIBRARIES = {"include/kvfork", "src/kernels"}
 # C++ headers define inline functions, which the linker could then take, compiled for a wide instruction set, for the
 # whole program. So a kernel set sees only these and the headers of its own folder.
 KERNEL_SET_HEADERS = re.compile(r"^(kernels/(kernels|scalar|generic/[a-z_]+)\.h|[a-z0-9]*intrin\.h|std(def|int|bool)\.h|string\.h|math\.h|float\.h)$")
-BUILT_ON = {("amx", "kernels/avx512/vec.h")}  # a set that extends another sees its lanes
+BUILT_ON = {("amx", "kernels/avx512/vec.h"), ("avx512_bf16", "kernels/avx512/vec.h")}  # a set that extends another sees its lanes
 SYSTEM = re.compile(r"^[a-z0-9_/]+\.h$")  # C and POSIX headers, in angle brackets
 STANDARD = re.compile(r"^[a-z_0-9]+$")
 INCLUDE = re.compile(r'^\s*#\s*(?:include|include_next|import)\s*(["<])([^">]+)[">]')

@@ -24,7 +24,7 @@ template <class W, int kPart, int kRows, int kFeatures, class Raw>
   for (int f = 0; f < kFeatures; ++f) weight[f] = W::template part<kPart>(raw(f));
   for (int r = 0; r < kRows; ++r) {
     const auto activation = V::load(x + static_cast<size_t>(r) * x_stride + kPart * V::kLanes);
-    for (int f = 0; f < kFeatures; ++f) acc[r][f] = V::fma(activation, weight[f], acc[r][f]);
+    for (int f = 0; f < kFeatures; ++f) acc[r][f] = W::multiply_add(activation, weight[f], acc[r][f]);
   }
 }
 
@@ -49,16 +49,16 @@ void accumulate(const char* const (&weight)[kFeatures], const float* x, size_t x
     size_t at = step * kStepBytes;
     const auto raw = [&](int f) { return W::load(weight[f] + at); };
     for (int f = 0; f < kFeatures; ++f) __builtin_prefetch(weight[f] + at + stretch.ahead, 0, 2);
-    add_products<W, 0>(raw, x + step * W::kStep, x_stride, acc);
+    add_products<W, 0>(raw, x + step * W::kPackedStep, x_stride, acc);
     if constexpr (W::kParts == 2) {
       // Kept in registers between the two parts, the weights would push accumulators out to the stack. So the
       // compiler must not see that the second part reads the same ones.
       __asm__("" : "+r"(at));
-      add_products<W, 1>(raw, x + step * W::kStep, x_stride, acc);
+      add_products<W, 1>(raw, x + step * W::kPackedStep, x_stride, acc);
     }
   }
   if (stretch.tail != 0) {
-    const float* at = x + stretch.n_steps * W::kStep;
+    const float* at = x + stretch.n_steps * W::kPackedStep;
     const auto raw = [&](int f) { return W::load_n(weight[f] + stretch.n_steps * kStepBytes, stretch.tail); };
     add_products<W, 0>(raw, at, x_stride, acc);
     if constexpr (W::kParts == 2) add_products<W, 1>(raw, at, x_stride, acc);
@@ -133,7 +133,7 @@ void multiply_rows(const MatmulArgs& args, const Walk& walk) {
         }
       }
       accumulate<W, kRows, kFeatures>(
-          weight, x + step * W::kStep, x_stride,
+          weight, x + step * W::kPackedStep, x_stride,
           {next - step, last ? args.k % W::kStep : 0, walk.rows_fit ? kAheadShort : kAheadLong}, total);
       if (last) finish<V, kRows, kFeatures>(total, walk.row, walk.begin + tile, n_tiles, walk.end, args);
     }
@@ -160,7 +160,7 @@ void multiply(const MatmulArgs& args) {
   constexpr size_t kRows = V::kTileRows;
   constexpr size_t kChunkBytes = 256 * 1024, kPanelBytes = 22 * 1024;
   constexpr size_t kWholeK = ~size_t{0};
-  constexpr size_t kPanelSteps = kPanelBytes / (kRows * W::kStep * sizeof(float));
+  constexpr size_t kPanelSteps = kPanelBytes / (kRows * W::kPackedStep * sizeof(float));
   constexpr size_t kFittingBytes = 8 * 1024;
   if (args.n_rows == 0 || args.feature_begin >= args.feature_end) return;
   size_t chunk = args.feature_end - args.feature_begin;
@@ -189,6 +189,9 @@ void matmul(const MatmulArgs& args) noexcept {
     case Element::F16:
       return multiply<F16Weights<V>>(args);
     case Element::BF16:
+      if constexpr (kDotsBf16<V>) {
+        if (packs_pairs<V>(args.weight_type, args.rounding)) return multiply<Bf16Pairs<V>>(args);
+      }
       return multiply<Bf16Weights<V>>(args);
   }
 }

@@ -10,8 +10,9 @@
 namespace kvfork::kernels {
 namespace {
 
-/// One step over k reads kParts vectors of weights. bf16 pairs are split into even and odd places by a shift and a
-/// mask, which is cheaper than unpacking in order; `pack` puts the activations into the same order.
+/// One step over k reads kStep weights as kParts vectors, which meet kPackedStep floats of packed activations. bf16 pairs are
+/// split into even and odd places by a shift and a mask, which is cheaper than unpacking in order; `pack` puts the
+/// activations into the same order.
 template <class Lanes>
 struct Bf16Weights {
   using V = Lanes;
@@ -19,12 +20,46 @@ struct Bf16Weights {
   static constexpr size_t kElementBytes = 2;
   static constexpr int kParts = 2;
   static constexpr size_t kStep = kParts * V::kLanes;
+  static constexpr size_t kPackedStep = kStep;
   using Raw = typename V::Bits;
   static Raw load(const char* p) { return V::load_bits(p); }
   static Raw load_n(const char* p, size_t n) { return V::load_halves(p, n); }
   template <int kPart>
   static typename V::Reg part(Raw raw) {
     return kPart == 0 ? V::bf16_even(raw) : V::bf16_odd(raw);
+  }
+  static typename V::Reg multiply_add(typename V::Reg x, typename V::Reg weight, typename V::Reg sum) {
+    return V::fma(x, weight, sum);
+  }
+};
+
+/// Whether a set multiplies pairs of bf16 numbers at once. It does so where activations are rounded to bf16.
+template <class V>
+constexpr bool kDotsBf16 = requires(typename V::Reg r) { V::dot_bf16(r, r, r); };
+
+template <class V>
+constexpr bool packs_pairs(Element weight_type, Rounding rounding) {
+  return kDotsBf16<V> && weight_type == Element::BF16 && rounding == Rounding::ToBF16;
+}
+
+/// Pairs of bf16 weights with pairs of activations, both as they lie in memory.
+template <class Lanes>
+struct Bf16Pairs {
+  using V = Lanes;
+  static constexpr Element kType = Element::BF16;
+  static constexpr size_t kElementBytes = 2;
+  static constexpr int kParts = 1;
+  static constexpr size_t kStep = 2 * V::kLanes;
+  static constexpr size_t kPackedStep = V::kLanes;
+  using Raw = typename V::Bits;
+  static Raw load(const char* p) { return V::load_bits(p); }
+  static Raw load_n(const char* p, size_t n) { return V::load_halves(p, n); }
+  template <int kPart>
+  static typename V::Reg part(Raw raw) {
+    return V::from_bits(raw);
+  }
+  static typename V::Reg multiply_add(typename V::Reg x, typename V::Reg weight, typename V::Reg sum) {
+    return V::dot_bf16(x, weight, sum);
   }
 };
 
@@ -35,12 +70,16 @@ struct F16Weights {
   static constexpr size_t kElementBytes = 2;
   static constexpr int kParts = 1;
   static constexpr size_t kStep = V::kLanes;
+  static constexpr size_t kPackedStep = kStep;
   using Raw = typename V::Reg;
   static Raw load(const char* p) { return V::load_f16(p); }
   static Raw load_n(const char* p, size_t n) { return V::load_f16_n(p, n); }
   template <int kPart>
   static typename V::Reg part(Raw raw) {
     return raw;
+  }
+  static typename V::Reg multiply_add(typename V::Reg x, typename V::Reg weight, typename V::Reg sum) {
+    return V::fma(x, weight, sum);
   }
 };
 
@@ -51,12 +90,16 @@ struct F32Weights {
   static constexpr size_t kElementBytes = 4;
   static constexpr int kParts = 1;
   static constexpr size_t kStep = V::kLanes;
+  static constexpr size_t kPackedStep = kStep;
   using Raw = typename V::Reg;
   static Raw load(const char* p) { return V::load(reinterpret_cast<const float*>(p)); }
   static Raw load_n(const char* p, size_t n) { return V::load_n(reinterpret_cast<const float*>(p), n); }
   template <int kPart>
   static typename V::Reg part(Raw raw) {
     return raw;
+  }
+  static typename V::Reg multiply_add(typename V::Reg x, typename V::Reg weight, typename V::Reg sum) {
+    return V::fma(x, weight, sum);
   }
 };
 
@@ -79,6 +122,12 @@ void pack_row(const float* x, size_t k, Element weight_type, Rounding rounding, 
     return rounding == Rounding::ToBF16 ? V::round_bf16(v) : v;
   };
   const size_t step = pack_step<V>(weight_type);
+  if constexpr (kDotsBf16<V>) {
+    if (packs_pairs<V>(weight_type, rounding)) {
+      for (size_t i = 0; i < k; i += step, out += V::kLanes) V::store(out, V::upper_halves(load(i), load(i + V::kLanes)));
+      return;
+    }
+  }
   for (size_t i = 0; i < k; i += step, out += step) {
     auto first = load(i);
     if (weight_type == Element::BF16) {
