@@ -18,8 +18,11 @@ void warn_about_dropped(const EncodeReport& report) {
     if (!dropped.empty()) dropped += ", ";
     for (const char c : bytes) dropped += fmt::format("0x{:02X}", static_cast<unsigned char>(c));
   }
-  print_warning(fmt::format("tokenizer: {} bytes have no token in this vocabulary and were dropped: {}",
-                            report.n_dropped_bytes, dropped));
+  static std::set<std::string> said;  // many prompts drop the same bytes
+  if (said.size() >= kMostNamed || !said.insert(dropped).second) return;
+  print_warning(fmt::format("tokenizer: {} no token in this vocabulary and {} dropped: {}",
+                            report.n_dropped_bytes == 1 ? "1 byte has" : fmt::format("{} bytes have", report.n_dropped_bytes),
+                            report.n_dropped_bytes == 1 ? "was" : "were", dropped));
 }
 
 }  // namespace
