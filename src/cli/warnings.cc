@@ -20,9 +20,10 @@ void warn_about_dropped(const EncodeReport& report) {
   }
   static std::set<std::string> said;  // many prompts drop the same bytes
   if (said.size() >= kMostNamed || !said.insert(dropped).second) return;
-  print_warning(fmt::format("tokenizer: {} no token in this vocabulary and {} dropped: {}",
-                            report.n_dropped_bytes == 1 ? "1 byte has" : fmt::format("{} bytes have", report.n_dropped_bytes),
-                            report.n_dropped_bytes == 1 ? "was" : "were", dropped));
+  print_warning(
+      fmt::format("tokenizer: {} no token in this vocabulary and {} dropped: {}",
+                  report.n_dropped_bytes == 1 ? "1 byte has" : fmt::format("{} bytes have", report.n_dropped_bytes),
+                  report.n_dropped_bytes == 1 ? "was" : "were", dropped));
 }
 
 }  // namespace
