@@ -3,6 +3,7 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 
 #include "tokenizer/unicode_tables.h"
@@ -12,10 +13,21 @@ namespace {
 
 constexpr char32_t kLast = 0x10FFFF;
 
+}  // namespace
+
+// Unicode's simple case folding. A character whose full folding is several characters has its lower case, if any, for a simple one,
+// but for the dotted capital I.
 char32_t fold_key(char32_t c) {
-  const auto upper = static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c)));
-  return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(upper)));
+  constexpr char32_t kDottedCapitalI = 0x130;
+  const auto code_point = static_cast<utf8proc_int32_t>(c);
+  if (utf8proc_get_property(code_point)->casefold_seqindex == UINT16_MAX || c == kDottedCapitalI) return c;
+  utf8proc_int32_t folded[4];
+  int last = 0;
+  const auto n = utf8proc_decompose_char(code_point, folded, 4, UTF8PROC_CASEFOLD, &last);
+  return static_cast<char32_t>(n == 1 ? folded[0] : utf8proc_tolower(code_point));
 }
+
+namespace {
 
 /// Code points that share a fold key with another, by key.
 const std::map<char32_t, std::vector<char32_t>>& fold_groups() {
@@ -32,6 +44,21 @@ const std::map<char32_t, std::vector<char32_t>>& fold_groups() {
 }
 
 }  // namespace
+
+const std::map<std::u32string, CodePointSet>& multiple_foldings() {
+  static const std::map<std::u32string, CodePointSet> foldings = [] {
+    std::map<std::u32string, CodePointSet> all;
+    for (char32_t c = 0x80; c < 0x1E944; ++c) {
+      if (utf8proc_get_property(static_cast<utf8proc_int32_t>(c))->casefold_seqindex == UINT16_MAX) continue;
+      utf8proc_int32_t folded[4];
+      int last = 0;
+      const auto n = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), folded, 4, UTF8PROC_CASEFOLD, &last);
+      if (n > 1 && n <= 4) all[std::u32string(folded, folded + n)].add(c, c);
+    }
+    return all;
+  }();
+  return foldings;
+}
 
 CodePointSet CodePointSet::of(char32_t first, char32_t last) {
   CodePointSet set;

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "tokenizer/unicode.h"
@@ -33,5 +35,11 @@ class CodePointSet {
   void normalize();
   std::vector<Range> ranges_;
 };
+
+/// Equal for characters that differ in case alone.
+char32_t fold_key(char32_t c);
+
+/// What characters fold to where that is more than one ("ss"), and the characters.
+const std::map<std::u32string, CodePointSet>& multiple_foldings();
 
 }  // namespace kvfork::tokenizer

@@ -5,6 +5,10 @@
 #include <cctype>
 #include <map>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/utf8.h"
@@ -159,6 +163,53 @@ class Parser {
     out_.parts.push_back({"", static_cast<int>(out_.sets.size())});
     out_.sets.push_back(ignore_case_ ? set.fold_case() : std::move(set));
   }
+  /// A class, or one character, without regard to case: it also matches what its characters fold to, where that is several.
+  void emit_folding(CodePointSet set) {
+    set = set.fold_case();
+    std::vector<const std::u32string*> several;
+    for (const auto& [folding, characters] : multiple_foldings()) {
+      if (set.intersect(characters).ranges().empty()) continue;
+      several.push_back(&folding);
+      set.add(characters);
+    }
+    if (several.empty()) return emit_set(std::move(set));
+    emit("(?:");
+    emit_set(std::move(set));
+    for (const std::u32string* folding : several) {
+      emit("|");
+      for (const char32_t c : *folding) emit_set(CodePointSet::of(c, c));
+    }
+    emit(")");
+  }
+  /// Characters in a row, without regard to case. Where some of them, as many as possible from the left, are what one character
+  /// folds to, that matches too.
+  void emit_folding(std::u32string_view text) {
+    const auto emit_each = [&](size_t n) {
+      for (const char32_t c : text.substr(0, n)) emit_folding(CodePointSet::of(c, c));
+    };
+    while (!text.empty()) {
+      std::u32string_view longest;
+      const CodePointSet* characters = nullptr;
+      for (const auto& [folding, set] : multiple_foldings()) {
+        if (folding.size() <= longest.size() || !starts_with_folded(text, folding)) continue;
+        longest = folding;
+        characters = &set;
+      }
+      const size_t n = std::max<size_t>(longest.size(), 1);
+      if (characters != nullptr) emit("(?:");
+      emit_each(n);
+      if (characters != nullptr) {
+        emit("|");
+        emit_set(*characters);
+        emit(")");
+      }
+      text.remove_prefix(n);
+    }
+  }
+  static bool starts_with_folded(std::u32string_view text, std::u32string_view folding) {
+    const auto same = [](char32_t a, char32_t b) { return fold_key(a) == fold_key(b); };
+    return text.size() >= folding.size() && std::equal(folding.begin(), folding.end(), text.begin(), same);
+  }
   /// The condition "between a character of `set` and one outside it", negated or not.
   void emit_boundary(const CodePointSet& set, bool negated) {
     const bool saved = std::exchange(ignore_case_, false);
@@ -182,8 +233,25 @@ class Parser {
         continue;
       }
       if (extended_ && skip_extended()) continue;
+      if (ignore_case_ && !extended_) emit_folding(take_plain_text());
+      if (at_end() || peek() == ')' || peek() == '|') continue;
       parse_quantified(depth);
     }
+  }
+
+  /// Characters that stand for themselves, each once.
+  std::u32string take_plain_text() {
+    std::u32string text;
+    while (!at_end() && std::string_view("()[].^$|*+?{\\").find(peek()) == std::string_view::npos) {
+      const size_t start = position_;
+      const char32_t c = take();
+      if (!at_end() && std::string_view("*+?{").find(peek()) != std::string_view::npos) {
+        position_ = start;
+        break;
+      }
+      text.push_back(c);
+    }
+    return text;
   }
 
   bool skip_extended() {
@@ -247,10 +315,13 @@ class Parser {
     switch (peek()) {
       case '(':
         return parse_group(depth);
-      case '[':
+      case '[': {
         ++position_;
-        emit_set(parse_class(depth + 1));
+        const bool negated = peek() == '^';
+        CodePointSet set = parse_class(depth + 1);
+        ignore_case_ && !negated ? emit_folding(std::move(set)) : emit_set(std::move(set));
         return true;
+      }
       case '.':
         ++position_;
         emit_set(dot_all_ ? CodePointSet::of(0, 0x10FFFF) : CodePointSet::of('\n', '\n').complement());
@@ -272,7 +343,7 @@ class Parser {
         return true;
       default: {
         const char32_t c = take();
-        emit_set(CodePointSet::of(c, c));
+        ignore_case_ ? emit_folding(CodePointSet::of(c, c)) : emit_set(CodePointSet::of(c, c));
         return true;
       }
     }

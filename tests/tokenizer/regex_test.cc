@@ -29,5 +29,15 @@ TEST(Regex, CaretAndDollarAreLineAnchors) {
   EXPECT_EQ(matches("^a|b$", "a\nab\nb"), (Strings{"a", "a", "b", "b"}));
 }
 
+// As the tokenizers package (Oniguruma) finds them.
+TEST(Regex, WithoutCaseSeveralCharactersMayEqualOne) {
+  EXPECT_EQ(matches("(?i)[a-cß]+", "ysſABxẞ"), (Strings{"sſAB", "ẞ"}));
+  EXPECT_EQ(matches("(?i)ss", "ß ẞ Ss sſ"), (Strings{"ß", "ẞ", "Ss", "sſ"}));
+  EXPECT_EQ(matches("(?i)ffi", "ﬃ FFI ﬀi fﬁ"), (Strings{"ﬃ", "FFI"}));
+  EXPECT_EQ(matches("(?i)ﬆ+x", "stﬅSTx"), (Strings{"stﬅSTx"}));
+  EXPECT_EQ(matches("(?i)[^ß]", "ssß"), (Strings{"s", "s"}));
+  EXPECT_EQ(matches("(?i)i", "İıIi"), (Strings{"I", "i"}));
+}
+
 }  // namespace
 }  // namespace kvfork::tokenizer
