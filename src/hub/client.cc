@@ -13,11 +13,6 @@
 namespace kvfork::hub {
 namespace {
 
-// Not an object where the body is no JSON, or nests without end.
-nlohmann::json parse_reply(const std::string& body) {
-  return base::is_too_deep_json(body) ? nlohmann::json() : nlohmann::json::parse(body, nullptr, false);
-}
-
 using nlohmann::json;
 
 constexpr int kMaxRedirects = 10;
@@ -139,7 +134,7 @@ std::optional<RepoListing> Client::list_repo() {
   if (reply.transfer == Transfer::Done && reply.status == 404 && !reply.find_header("x-error-code"))
     return std::nullopt;
   if (reply.transfer != Transfer::Done || reply.status != 200) fail_reply(reply, subject);
-  const json answer = parse_reply(reply.body);
+  const json answer = base::parse_bounded_json<json>(reply.body);
   if (!answer.is_object() || !answer.contains("sha") || !answer["sha"].is_string()) {
     throw HubError(
         ErrorCode::Network,
@@ -225,7 +220,7 @@ std::string Client::revision_hint() {
       parse_url(session_.settings.endpoint + "/api/models/" + session_.repo_id + "/refs", "HF_ENDPOINT");
   const Reply reply =
       follow(make_request(Method::Get, url, true, session_.settings.etag_timeout), Follow::All, {}, &last);
-  const json answer = reply.transfer == Transfer::Done ? parse_reply(reply.body) : json();
+  const json answer = reply.transfer == Transfer::Done ? base::parse_bounded_json<json>(reply.body) : json();
   std::string names;
   size_t n_named = 0;
   for (const char* kind : {"branches", "tags"}) {

@@ -23,8 +23,7 @@ bool contains(const std::string& text, std::string_view part) {
 // What the server itself says: X-Error-Message, or the JSON body's "error".
 std::string server_message(const Reply& reply) {
   if (const auto header = reply.find_header("x-error-message")) return printable(*header);
-  const auto answer =
-      base::is_too_deep_json(reply.body) ? nlohmann::json() : nlohmann::json::parse(reply.body, nullptr, false);
+  const auto answer = base::parse_bounded_json<nlohmann::json>(reply.body);
   if (answer.is_object() && answer.contains("error") && answer["error"].is_string()) {
     return printable(answer["error"].get<std::string>());
   }

@@ -74,8 +74,7 @@ std::vector<std::string> choose_small_files(const std::vector<std::string>& list
 }
 
 std::vector<std::string> parse_shard_names(std::string_view index_json, const std::string& subject) {
-  const auto index = base::is_too_deep_json(index_json) ? nlohmann::json(nlohmann::json::value_t::discarded)
-                                                        : nlohmann::json::parse(index_json, nullptr, false);
+  const auto index = base::parse_bounded_json<nlohmann::json>(index_json);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
     base::fail(ErrorCode::Corrupt, "{}: expected a JSON object with \"weight_map\", found something else", subject);
   }
