@@ -133,11 +133,11 @@ class Answers(BatchTest):
 
 class ProgressBar(BatchTest):
     def on_terminal(self, *more):
-        """What a batch of 300 requests draws where standard error is a terminal."""
+        """What a batch of 2000 requests, enough for a second or so, draws where standard error is a terminal."""
         import pty
-        requests = [{"id": i, "prompt": PROMPTS[i % len(PROMPTS)]} for i in range(300)]
+        requests = [{"id": i, "prompt": PROMPTS[i % len(PROMPTS)]} for i in range(2000)]
         terminal, end = pty.openpty()
-        process = subprocess.Popen([cli.TOOL, *map(str, self.arguments(requests, self.new_out(), "--max-new-tokens", 40, *more))],
+        process = subprocess.Popen([cli.TOOL, *map(str, self.arguments(requests, self.new_out(), "--max-new-tokens", 100, *more))],
                                    stdout=subprocess.PIPE, stderr=end)
         os.close(end)
         drawn = b""
@@ -152,8 +152,8 @@ class ProgressBar(BatchTest):
 
     def test_shows_requests_rate_and_time_left_and_goes_away(self):
         drawn = self.on_terminal()
-        self.assertRegex(drawn, r"batch \[#*\.*\] \d+/300, \d+\.\d tokens/s, \d+:\d\d:\d\d left")
-        self.assertRegex(drawn, r"\r\x1b\[K[^\x1b]*300 requests")  # erased before the last line
+        self.assertRegex(drawn, r"batch \[#*\.*\] \d+/2000, \d+\.\d tokens/s, \d+:\d\d:\d\d left")
+        self.assertRegex(drawn, r"\r\x1b\[K[^\x1b]*2000 requests")  # erased before the last line
 
     def test_not_with_quiet(self):
         self.assertNotIn("\r", self.on_terminal("--quiet").replace("\r\n", "\n"))

@@ -56,7 +56,7 @@ class Installed(unittest.TestCase):
         shutil.copytree(SOURCE / "examples", project)
         build = self.folder / "build"
         launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
-        run("cmake", "-S", project, "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}", f"-DCMAKE_CXX_COMPILER={COMPILER}",
+        run("cmake", "-G", "Ninja", "-S", project, "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}", f"-DCMAKE_CXX_COMPILER={COMPILER}",
             "-DCMAKE_BUILD_TYPE=Release", *launcher)
         cache = (build / "CMakeCache.txt").read_text()
         self.assertIn(f"kvfork_DIR:PATH={self.prefix}", cache)
@@ -75,7 +75,7 @@ class Installed(unittest.TestCase):
         project.mkdir()
         (project / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(future LANGUAGES CXX)\n"
                                                 "find_package(kvfork 99 REQUIRED)\n")
-        done = subprocess.run(["cmake", "-S", project, "-B", project / "build", f"-DCMAKE_PREFIX_PATH={self.prefix}",
+        done = subprocess.run(["cmake", "-G", "Ninja", "-S", project, "-B", project / "build", f"-DCMAKE_PREFIX_PATH={self.prefix}",
                                f"-DCMAKE_CXX_COMPILER={COMPILER}"], capture_output=True, text=True)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("99", done.stderr)
