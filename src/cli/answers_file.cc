@@ -13,20 +13,24 @@
 #include "kvfork/error.h"
 
 namespace kvfork::cli {
-namespace {
-
-constexpr std::string_view kLineStart = "{\"id\":";  // as format_answer and format_error begin
-
-}  // namespace
-
 AnswersFile::AnswersFile(const std::string& path) : path_(path) {
   file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (file_ < 0 && errno != ENOENT && errno != EISDIR) file_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);  // a pipe
+  if (file_ < 0) {
+    write_error_ = errno;
+    if (errno != ENOENT && errno != EISDIR) file_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);  // a pipe
+    if (file_ >= 0) write_error_ = 0;
+  }
+  if (file_ < 0 && write_error_ != EISDIR) file_ = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  errno = write_error_;
   if (file_ < 0) fail("open");
   try {
     struct stat status {};
     if (::fstat(file_, &status) != 0) fail("look at");
     is_regular_ = S_ISREG(status.st_mode);
+    if (!is_regular_ && write_error_ != 0) {
+      errno = write_error_;
+      fail("open");
+    }
     if (!is_regular_) return;
     lock();
     read_finished();
@@ -64,12 +68,13 @@ void AnswersFile::read_finished() {
     finished_.push_back(content.substr(size_, end - size_));
     size_ = end + 1;
   }
-  const std::string_view torn = std::string_view(content).substr(size_);
-  if (torn.empty()) return;
-  if (torn.substr(0, kLineStart.size()) != kLineStart.substr(0, torn.size()))
-    throw Error(ErrorCode::InvalidArgument,
-                fmt::format("{}: expected answers of kvfork batch, found other text at its end; choose another --out", path_));
-  if (::ftruncate(file_, static_cast<off_t>(size_)) != 0) fail("cut its torn line");
+  torn_ = content.substr(size_);
+}
+
+void AnswersFile::begin() {
+  errno = write_error_;
+  if (write_error_ != 0) fail("open");
+  if (!torn_.empty() && ::ftruncate(file_, static_cast<off_t>(size_)) != 0) fail("cut its torn line");
 }
 
 void AnswersFile::append(std::string_view line) {
@@ -89,7 +94,7 @@ void AnswersFile::append(std::string_view line) {
 }
 
 void AnswersFile::sync() {
-  if (is_regular_ && ::fdatasync(file_) != 0 && errno != EINVAL) fail("write to the disk");
+  if (is_regular_ && write_error_ == 0 && ::fdatasync(file_) != 0 && errno != EINVAL) fail("write to the disk");
 }
 
 }  // namespace kvfork::cli

@@ -12,9 +12,8 @@ namespace kvfork::cli {
 
 class AnswersFile {
  public:
-  /// Opens or creates the file and cuts off a last line that is not whole. A pipe or device is only written to. Throws
-  /// Error{Io}; Error{InvalidArgument} when what is at its end was not written by `kvfork batch`, or when another process
-  /// writes to it.
+  /// Opens or creates the file and reads it; one that may not be written to is opened all the same. A pipe or device is only
+  /// written to. Throws Error{Io}; Error{InvalidArgument} when another process writes to it.
   explicit AnswersFile(const std::string& path);
   ~AnswersFile();
   AnswersFile(const AnswersFile&) = delete;
@@ -22,6 +21,12 @@ class AnswersFile {
 
   /// The lines that were there, without their newlines.
   const std::vector<std::string>& finished_lines() const noexcept { return finished_; }
+
+  /// What follows the last whole line.
+  const std::string& torn_line() const noexcept { return torn_; }
+
+  /// Cuts off the torn line. Throws Error{Io}, also where the file may not be written to.
+  void begin();
 
   /// Appends a line, which ends in a newline. Throws Error{Io}; the file then ends with the line before.
   void append(std::string_view line);
@@ -38,6 +43,8 @@ class AnswersFile {
   bool is_regular_ = false;
   size_t size_ = 0;  // of its whole lines
   std::vector<std::string> finished_;
+  std::string torn_;
+  int write_error_ = 0;  // why the file may not be written to
 };
 
 }  // namespace kvfork::cli

@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "cli/generation_flags.h"
 #include "cli/json_object.h"
 #include "cli/output.h"
 #include "kvfork/error.h"
@@ -68,8 +69,8 @@ constexpr std::array kRefusedKeys = {"max_tokens",
                                      "suffix"};
 
 // What is wrong with a line; becomes its error.
-struct LineError : std::runtime_error {
-  using std::runtime_error::runtime_error;
+struct LineError {
+  std::string text;  // which may hold a NUL of the line
 };
 
 using Members = std::map<std::string, std::string_view>;
@@ -82,8 +83,8 @@ std::string shown(std::string_view text) {
   return std::string(text.substr(0, end)) + "...";
 }
 
-[[noreturn]] void refuse(std::string_view key, const char* expected, std::string_view found) {
-  throw LineError(fmt::format("{}: expected {}, found {}", key, expected, shown(found)));
+[[noreturn]] void refuse(std::string_view key, std::string_view expected, std::string_view found) {
+  throw LineError{fmt::format("{}: expected {}, found {}", key, expected, shown(found))};
 }
 
 // The text of an optional key's value; null stands for its absence.
@@ -106,6 +107,14 @@ void read_number(const Members& line, const char* key, Number& value) {
   }
 }
 
+void read_number(const Members& line, const char* key, double& value, Bounds bounds) {
+  const auto found = find(line, key);
+  if (!found) return;
+  read_number(line, key, value);
+  if (!(value >= bounds.low && value <= bounds.high))
+    refuse(key, fmt::format("a number from {} to {}", bounds.low, bounds.high), *found);
+}
+
 void read_stop(const Members& line, std::vector<std::string>& stop) {
   const auto found = find(line, "stop");
   if (!found) return;
@@ -121,7 +130,7 @@ void read_stop(const Members& line, std::vector<std::string>& stop) {
 
 void read_id(const Members& line, Json& id) {
   const auto found = find(line, "id");
-  if (!found) throw LineError("id: expected a string or a whole number, found none");
+  if (!found) throw LineError{"id: expected a string or a whole number, found none"};
   Json value = parse_value(*found);
   if (!value.is_string() && !value.is_number_integer())
     refuse("id", "a string or a whole number of 64 bits", *found);
@@ -135,8 +144,8 @@ bool is_list_of_something(std::string_view text) {
 void read_text(const Members& line, RequestLine& request) {
   const auto prompt = find(line, "prompt");
   const auto messages = find(line, "messages");
-  if (!prompt && !messages) throw LineError("request: expected prompt or messages, found neither");
-  if (prompt && messages) throw LineError("request: expected prompt or messages, found both");
+  if (!prompt && !messages) throw LineError{"request: expected prompt or messages, found neither"};
+  if (prompt && messages) throw LineError{"request: expected prompt or messages, found both"};
   if (prompt) {
     if (!prompt->starts_with('"')) refuse("prompt", "a string", *prompt);
     request.prompt = parse_string(*prompt);
@@ -155,15 +164,15 @@ void expect_json(const Members& line) {
 
 void read_options(const Members& line, GenerateOptions& options) {
   for (const char* key : kRefusedKeys) {
-    if (find(line, key)) throw LineError(fmt::format("{}: not an option of a line; docs/batch.md lists them", key));
+    if (find(line, key)) throw LineError{fmt::format("{}: not an option of a line; docs/batch.md lists them", key)};
   }
   read_number(line, "max_new_tokens", options.max_new_tokens);
-  read_number(line, "temperature", options.sampling.temperature);
+  read_number(line, "temperature", options.sampling.temperature, kTemperatures);
   read_number(line, "top_k", options.sampling.top_k);
-  read_number(line, "top_p", options.sampling.top_p);
-  read_number(line, "min_p", options.sampling.min_p);
+  read_number(line, "top_p", options.sampling.top_p, kTopPs);
+  read_number(line, "min_p", options.sampling.min_p, kMinPs);
   read_number(line, "seed", options.sampling.seed);
-  read_number(line, "repetition_penalty", options.repetition_penalty);
+  read_number(line, "repetition_penalty", options.repetition_penalty, kRepetitionPenalties);
   read_stop(line, options.stop);
   check_options(options);
 }
@@ -172,7 +181,7 @@ Members split_line(std::string_view line) {
   try {
     return split_object(line);
   } catch (const Error& error) {
-    throw LineError(fmt::format("line: expected a JSON object; {}", error.what()));
+    throw LineError{fmt::format("line: expected a JSON object; {}", error.what())};
   }
 }
 
@@ -222,7 +231,7 @@ RequestLine parse_request_line(std::string_view line, const GenerateOptions& def
     read_text(members, request);
     read_options(members, request.options);
   } catch (const LineError& error) {
-    request.error = error.what();
+    request.error = error.text;
   } catch (const Error& error) {
     request.error = error.what();
   }

@@ -1,6 +1,7 @@
 // kvfork batch: requests as JSONL in, answers as JSONL out, decoded together, resumable. docs/batch.md is its manual.
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -98,6 +99,14 @@ class BatchProgress {
   Clock::time_point drawn_{};
 };
 
+// A file that standard output was sent to; what is written to a pipe twice comes out twice.
+bool is_standard_output(const std::string& path) {
+  struct stat named {}, output {};
+  return ::stat(path.c_str(), &named) == 0 && ::fstat(STDOUT_FILENO, &output) == 0 && S_ISREG(output.st_mode) &&
+         named.st_dev == output.st_dev &&
+         named.st_ino == output.st_ino;
+}
+
 // A line of the input on its way to a line of the output.
 struct Line {
   nlohmann::ordered_json id;
@@ -116,12 +125,16 @@ class BatchCommand {
     std::error_code error;
     if (std::filesystem::equivalent(args_.in, args_.out, error))
       throw UsageError(fmt::format("--out: expected another file than --in, found {}", args_.out));
+    if (args_.model_flags.json && is_standard_output(args_.out))
+      throw UsageError(fmt::format("--out: expected another file than standard output, which --json writes to, found {}", args_.out));
     const std::string input = read_text(args_.in);
     open_model();
     open_context();
     out_.emplace(args_.out);
     plan_lines(split_lines(input));
     const size_t n_finished = out_->finished_lines().size();
+    check_torn(n_finished);
+    if (n_finished < lines_.size() || !out_->torn_line().empty()) out_->begin();
     if (n_finished < lines_.size()) answer_rest(n_finished);
     out_->sync();
     report(n_finished);
@@ -200,6 +213,20 @@ class BatchCommand {
     } else if (!has_error) {
       if (!found.contains("digest") || found["digest"] != line.digest) fail_resume(index);
     }
+  }
+
+  // What follows the finished lines may be the beginning of the next answer, or zeros that a crash of the machine left.
+  void check_torn(size_t index) const {
+    const std::string& torn = out_->torn_line();
+    if (torn.find_first_not_of('\0') == std::string::npos) return;
+    if (index < lines_.size()) {
+      for (const char* key : {"\"ids\":", "\"error\":"}) {
+        const std::string start = fmt::format("{{\"id\":{},{}", to_json_text(lines_[index].id), key);
+        const size_t n = std::min(start.size(), torn.size());
+        if (torn.compare(0, n, start, 0, n) == 0) return;
+      }
+    }
+    fail_resume(index);
   }
 
   [[noreturn]] void fail_resume(size_t index) const {

@@ -19,6 +19,7 @@
 #include "kvfork/error.h"
 #include "kvfork/fork.h"
 #include "kvfork/identity.h"
+#include "kvfork/inspect.h"
 #include "kvfork/model.h"
 #include "kvfork/text.h"
 #include "kvfork/version.h"
@@ -78,8 +79,26 @@ class Save {
                            prompter.make_origin(mode, prompt));
   }
 
+  // A file that names its parent is of no use without it.
+  void expect_no_ancestor(const Context& parent) const {
+    std::error_code error;
+    if (args_.flatten || !std::filesystem::exists(args_.out, error)) return;
+    std::string id;
+    try {
+      id = inspect_context(args_.out, ContextCheck::Quick).id;
+    } catch (const Error&) {
+      return;  // no context
+    }
+    for (const Context* ancestor = &parent; ancestor != nullptr; ancestor = ancestor->parent().get()) {
+      if (ancestor->id() != id) continue;
+      throw UsageError(fmt::format("--out: {} holds a context that this one continues and would name; expected another file, or --flatten",
+                                   args_.out));
+    }
+  }
+
   std::shared_ptr<const Context> continue_saved() const {
     const auto parent = args_.fixed_part.open_saved(*model_);
+    expect_no_ancestor(*parent);
     // Only for its refusal of a context without text.
     (void)Prompter::from_origin(model_->shared_text(), parent->origin());
     FixedPart more = args_.fixed_part.read();

@@ -12,6 +12,12 @@
 
 namespace kvfork::cli {
 
+/// What options and the lines of a batch may ask for, both ends included.
+struct Bounds {
+  double low, high;
+};
+inline constexpr Bounds kTemperatures{0, 1e6}, kTopPs{1e-12, 1}, kMinPs{0, 1}, kRepetitionPenalties{1e-6, 1e6};
+
 /// --max-new-tokens, --temperature, --top-k, --top-p, --min-p, --seed, --repetition-penalty, --stop, --logprobs.
 struct GenerationFlags {
   size_t max_new_tokens = 128;

@@ -103,13 +103,20 @@ void read_special_tokens(const Json& json, Config& config) {
     config.special.erase(std::string(name));  // null means none, against the class's default
     if (const auto value = json.find(name)) config.special[std::string(name)] = read_special(*value);
   }
+  const auto add = [&](const Json& value) {
+    SpecialToken token = read_special(value);
+    const bool known = std::any_of(config.additional.begin(), config.additional.end(),
+                                   [&](const SpecialToken& t) { return t.content == token.content; });
+    if (!known) config.additional.push_back(std::move(token));
+  };
   if (const auto list = json.find("additional_special_tokens"); list && list->is_array()) {
-    for (const Json& value : list->as_array()) {
-      SpecialToken token = read_special(value);
-      const bool known = std::any_of(config.additional.begin(), config.additional.end(),
-                                     [&](const SpecialToken& t) { return t.content == token.content; });
-      if (!known) config.additional.push_back(std::move(token));
-    }
+    for (const Json& value : list->as_array()) add(value);
+  }
+  // Named ones beyond the usual names, which come last. Some versions of Transformers write an empty list.
+  if (const auto extra = json.find("extra_special_tokens"); extra && !(extra->is_array() && extra->as_array().empty())) {
+    simdjson::dom::object object;
+    if (extra->element().get_object().get(object) != simdjson::SUCCESS) extra->expected("an object of names and tokens");
+    for (const auto& [name, value] : object) add(Json(value, extra->where() + "." + std::string(name)));
   }
 }
 

@@ -270,6 +270,26 @@ class Resume(BatchTest):
             self.start(*self.arguments(path, out))
             self.assertEqual(out.read_bytes(), expected, end)
 
+    def test_cuts_off_zeros_that_a_crash_left(self):
+        path = self.requests(6)
+        expected = self.whole(path)
+        out = self.write("out.jsonl", expected[:expected.index(b"\n") + 1] + bytes(30))
+        self.start(*self.arguments(path, out))
+        self.assertEqual(out.read_bytes(), expected)
+
+    def test_a_file_that_is_not_its_own_keeps_its_last_line(self):
+        path = self.write("in.jsonl", '{"id": 1, "prompt": "a"}\n{"id": 2, "prompt": "hello"}\n')
+        for text in ('{"id":1,"prompt":"mine"}\n{"id":2,"prompt":"no newline"}', '{"id":1,"prompt":"no newline"}', '{"id":7,"ids":[1'):
+            out = self.write("out.jsonl", text)
+            self.fails(1, *self.arguments(path, out), says="not the answer")
+            self.assertEqual(out.read_text(), text)
+
+    def test_standard_output_in_a_file_is_not_shared_with_json(self):
+        path = self.write("in.jsonl", '{"id": 1, "prompt": "a"}\n')
+        with open(self.new_out(), "wb") as file:
+            done = subprocess.run([cli.TOOL, *map(str, self.arguments(path, "/dev/stdout")), "--json"], stdout=file, stderr=subprocess.PIPE)
+        self.assertEqual(done.returncode, 2, done.stderr)
+
     def test_finished_lines_are_not_touched_or_computed_again(self):
         path = self.requests(10)
         expected = self.whole(path)
@@ -454,7 +474,7 @@ class StopStrings(BatchTest):
         self.assertIn(answer["text"], shown)
 
     def test_an_empty_one_is_refused(self):
-        self.fails(1, "run", "--model", self.model, "--prompt", "a", "--stop", "", says="stop")
+        self.fails(2, "run", "--model", self.model, "--prompt", "a", "--stop", "", says="stop")
 
 
 if __name__ == "__main__":

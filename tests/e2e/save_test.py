@@ -321,6 +321,13 @@ class Nesting(SaveTest):
         grandchild = self.save("--load", child, "--messages", self.more, out=child.parent / "grandchild.kvfork")[0]
         self.assertEqual(self.answers("--load", grandchild), self.answers("--messages", self.write("m.json", json.dumps(MESSAGES + MESSAGES[1:]))))
 
+    def test_a_child_does_not_take_the_place_of_what_it_names(self):
+        child, _ = self.child()
+        before = self.parent.read_bytes()
+        self.fails(2, "save", "--model", self.model, "--load", self.parent, "--messages", self.more, "--out", self.parent, says="--out")
+        self.fails(2, "save", "--model", self.model, "--load", child, "--messages", self.more, "--out", self.parent, says="--out")
+        self.assertEqual(self.parent.read_bytes(), before)
+
     def test_plain_text_nests_too(self):
         parent, _ = self.save("--raw")
         child, _ = self.save("--load", parent, "--context", " and the rest of it. ", out=parent.parent / "child.kvfork")

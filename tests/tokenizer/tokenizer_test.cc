@@ -75,6 +75,15 @@ TEST(Tokenizer, LiteralSpecialTokensStayText) {
             (Ids{0, 1, 7}));  // of "<|end|>" only e and d are in the vocabulary
 }
 
+// As AutoTokenizer gives them.
+TEST(Tokenizer, ExtraSpecialTokensAreAddedAndSpecial) {
+  const Tokenizer tokenizer = load(byte_level_json(), {{"extra_special_tokens", {{"image_token", "<A>"}, {"end", "<|end|>"}}}});
+  EXPECT_EQ(tokenizer.encode("h<A>o<|end|>"), (Ids{0, 16, 3, 15}));
+  EXPECT_EQ(tokenizer.decode(Ids{0, 16, 3}, SpecialTokens::Skip), "ho");
+  EXPECT_EQ(load(byte_level_json(), {{"extra_special_tokens", json::array()}}).encode("h"), (Ids{0}));
+  expect_error(ErrorCode::Corrupt, "extra_special_tokens", [] { load(byte_level_json(), {{"extra_special_tokens", {"<A>"}}}); });
+}
+
 TEST(Tokenizer, NamesTheByteThatIsNotUtf8) {
   const Tokenizer tokenizer = load(byte_level_json());
   expect_error(ErrorCode::InvalidArgument, "position 2", [&] { tokenizer.encode("he\xFFo"); });
