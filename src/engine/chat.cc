@@ -65,8 +65,16 @@ void add_config_templates(Entries& entries, const Json& config, const std::strin
     entries[kDefault] = std::make_shared<Entry>(subject + " (chat_template)", found->get<std::string>());
     return;
   }
+  if (found->is_object()) {
+    for (const auto& [name, text] : found->items()) {
+      if (!text.is_string())
+        base::fail(ErrorCode::Corrupt, "{}: chat_template.{}: expected a string, found {}", subject, name, text.type_name());
+      entries[name] = std::make_shared<Entry>(subject + " (chat_template '" + name + "')", text.get<std::string>());
+    }
+    return;
+  }
   if (!found->is_array()) {
-    base::fail(ErrorCode::Corrupt, "{}: chat_template: expected a string or a list, found {}", subject,
+    base::fail(ErrorCode::Corrupt, "{}: chat_template: expected a string, a list or an object, found {}", subject,
                found->type_name());
   }
   for (const Json& item : *found) {

@@ -119,6 +119,15 @@ TEST(ChatTemplate, OverridesByNameAndByFile) {
   }
 }
 
+TEST(ChatTemplate, NamedTemplatesMayBeAnObject) {
+  TemplateSources sources;
+  sources.subject = "model";
+  sources.tokenizer_config_json = R"({"chat_template": {"default": "D", "tool_use": "T"}})";
+  ChatTemplate chat = ChatTemplate::from_sources(sources);
+  EXPECT_EQ(chat.names(), (std::vector<std::string>{"default", "tool_use"}));
+  EXPECT_EQ(chat.render(hello()), "D");
+}
+
 TEST(ChatTemplate, TellsTheTimeItIsGiven) {
   ChatRequest request = hello();
   request.now = "2031-01-05T06:07:08";
