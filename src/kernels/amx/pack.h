@@ -49,13 +49,6 @@ inline size_t amx_packed_bytes(size_t n_rows, size_t k) {
   return Columns(n_rows, Rounding::None).n_groups * n_blocks(k) * kTileBytes;
 }
 
-/// The upper halves of 32 numbers, in order.
-inline __m512i upper_halves(__m512 a, __m512 b) {
-  const __m256i low = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(a), 16));
-  const __m256i high = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(b), 16));
-  return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
-}
-
 /// Takes the first 8 significant bits off x: returns them, and leaves the rest, exactly. An infinity or NaN leaves
 /// zero.
 inline __m512 take_term(__m512& x) {
@@ -74,12 +67,12 @@ inline void split(const float* x, size_t n, Rounding rounding, __m512i (&terms)[
   __m512 a = n >= 16 ? Avx512::load(x) : Avx512::load_n(x, n);
   __m512 b = n >= 32 ? Avx512::load(x + 16) : n > 16 ? Avx512::load_n(x + 16, n - 16) : Avx512::zero();
   if (rounding == Rounding::ToBF16) {
-    terms[0] = upper_halves(Avx512::round_bf16(a), Avx512::round_bf16(b));
+    terms[0] = Avx512::upper_halves(Avx512::round_bf16(a), Avx512::round_bf16(b));
     return;
   }
   for (__m512i& term : terms) {
     const __m512 part_a = take_term(a), part_b = take_term(b);
-    term = upper_halves(part_a, part_b);
+    term = Avx512::upper_halves(part_a, part_b);
   }
 }
 

@@ -62,6 +62,13 @@ struct Avx512 {
     return bf16_odd(all);
   }
 
+  /// The upper halves of a, then of b, in the order of their lanes.
+  static Bits upper_halves(Reg a, Reg b) {
+    const __m256i low = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(a), 16));
+    const __m256i high = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(b), 16));
+    return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+  }
+
   static void deinterleave(Reg a, Reg b, Reg* even, Reg* odd) {
     const __m512i evens = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
     *even = _mm512_permutex2var_ps(a, evens, b);

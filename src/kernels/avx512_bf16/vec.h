@@ -15,12 +15,6 @@ struct Avx512Bf16 : Avx512 {
     return _mm512_dpbf16_ps(c, (__m512bh)_mm512_castps_si512(a), (__m512bh)_mm512_castps_si512(b));
   }
   static Reg from_bits(Bits x) { return _mm512_castsi512_ps(x); }
-  /// The upper halves of a, then of b, in the order of their lanes.
-  static Reg upper_halves(Reg a, Reg b) {
-    const __m256i low = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(a), 16));
-    const __m256i high = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(b), 16));
-    return _mm512_castsi512_ps(_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1));
-  }
 };
 
 }  // namespace

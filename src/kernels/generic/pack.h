@@ -10,11 +10,19 @@
 namespace kvfork::kernels {
 namespace {
 
+/// Products of weights that were widened to float32.
+template <class V>
+struct FusedProducts {
+  static typename V::Reg multiply_add(typename V::Reg x, typename V::Reg weight, typename V::Reg sum) {
+    return V::fma(x, weight, sum);
+  }
+};
+
 /// One step over k reads kStep weights as kParts vectors, which meet kPackedStep floats of packed activations. bf16 pairs are
 /// split into even and odd places by a shift and a mask, which is cheaper than unpacking in order; `pack` puts the
 /// activations into the same order.
 template <class Lanes>
-struct Bf16Weights {
+struct Bf16Weights : FusedProducts<Lanes> {
   using V = Lanes;
   static constexpr Element kType = Element::BF16;
   static constexpr size_t kElementBytes = 2;
@@ -27,9 +35,6 @@ struct Bf16Weights {
   template <int kPart>
   static typename V::Reg part(Raw raw) {
     return kPart == 0 ? V::bf16_even(raw) : V::bf16_odd(raw);
-  }
-  static typename V::Reg multiply_add(typename V::Reg x, typename V::Reg weight, typename V::Reg sum) {
-    return V::fma(x, weight, sum);
   }
 };
 
@@ -64,7 +69,7 @@ struct Bf16Pairs {
 };
 
 template <class Lanes>
-struct F16Weights {
+struct F16Weights : FusedProducts<Lanes> {
   using V = Lanes;
   static constexpr Element kType = Element::F16;
   static constexpr size_t kElementBytes = 2;
@@ -78,13 +83,10 @@ struct F16Weights {
   static typename V::Reg part(Raw raw) {
     return raw;
   }
-  static typename V::Reg multiply_add(typename V::Reg x, typename V::Reg weight, typename V::Reg sum) {
-    return V::fma(x, weight, sum);
-  }
 };
 
 template <class Lanes>
-struct F32Weights {
+struct F32Weights : FusedProducts<Lanes> {
   using V = Lanes;
   static constexpr Element kType = Element::F32;
   static constexpr size_t kElementBytes = 4;
@@ -97,9 +99,6 @@ struct F32Weights {
   template <int kPart>
   static typename V::Reg part(Raw raw) {
     return raw;
-  }
-  static typename V::Reg multiply_add(typename V::Reg x, typename V::Reg weight, typename V::Reg sum) {
-    return V::fma(x, weight, sum);
   }
 };
 
@@ -124,7 +123,7 @@ void pack_row(const float* x, size_t k, Element weight_type, Rounding rounding, 
   const size_t step = pack_step<V>(weight_type);
   if constexpr (kDotsBf16<V>) {
     if (packs_pairs<V>(weight_type, rounding)) {
-      for (size_t i = 0; i < k; i += step, out += V::kLanes) V::store(out, V::upper_halves(load(i), load(i + V::kLanes)));
+      for (size_t i = 0; i < k; i += step, out += V::kLanes) V::store(out, V::from_bits(V::upper_halves(load(i), load(i + V::kLanes))));
       return;
     }
   }
