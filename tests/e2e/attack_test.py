@@ -236,6 +236,17 @@ class LogitsFile(Attack):
         self.assertIn(b"kvfork: error: ", done.stderr)
         self.assertEqual([entry.name for entry in self.folder.glob("*limited*")], [])
 
+    @staticmethod
+    def has_open(process, folder):
+        """Whether the process has a file of the folder open."""
+        for link in pathlib.Path(f"/proc/{process.pid}/fd").glob("*"):
+            try:
+                if str(folder) in os.readlink(link):
+                    return True
+            except FileNotFoundError:  # closed meanwhile
+                pass
+        return False
+
     def test_an_interrupt_leaves_nothing_and_the_old_file(self):
         folder = self.write("logits", b"as before").parent
         ids = ",".join(["5"] * 20000)
@@ -244,8 +255,7 @@ class LogitsFile(Attack):
             process = subprocess.Popen([cli.TOOL, "score", "--model", model, "--ids", ids, "--logits", folder / "logits"],
                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             deadline = time.monotonic() + 60  # until it has the file open
-            while time.monotonic() < deadline and not any(
-                    str(folder) in os.path.realpath(link) for link in pathlib.Path(f"/proc/{process.pid}/fd").glob("*")):
+            while time.monotonic() < deadline and not self.has_open(process, folder):
                 self.assertIsNone(process.poll())
             process.send_signal(number)
             self.assertEqual(process.wait(), -number, "it was done too soon to show anything")
