@@ -23,6 +23,7 @@ LLAMA_BUILDS = {
 
 
 def run(command, log, **environment):
+    CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / log).open("ab") as out:
         found = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **environment})
     if found.returncode:

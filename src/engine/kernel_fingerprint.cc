@@ -17,7 +17,7 @@ namespace {
 
 using kernels::Element;
 
-constexpr size_t kInput = 203;      // elements of a row: whole vectors and a tail in every set
+constexpr size_t kInput = 2251;     // elements of a row: more than one panel of a product, whole vectors and a tail in every set
 constexpr size_t kFeatures = 21;
 constexpr size_t kRows = 3;
 constexpr size_t kHeadDim = 56;

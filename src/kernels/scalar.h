@@ -41,7 +41,7 @@ static inline float f16_to_f32(uint16_t x) {
   return bits_float(magnitude | (static_cast<uint32_t>(x & 0x8000u) << 16));
 }
 
-static inline size_t round_up(size_t n, size_t multiple) {
+static constexpr size_t round_up(size_t n, size_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 

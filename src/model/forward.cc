@@ -15,10 +15,8 @@ struct Division {
   size_t n_features;
   size_t per_item;
 
-  Division(const kernels::KernelTable& kernels, const Matrix& matrix) : n_features(matrix.n_features) {
-    const size_t fitting = kernels.item_bytes / (matrix.k * element_bytes(matrix.type));
-    per_item = std::max<size_t>(fitting / kernels.item_features, 1) * kernels.item_features;
-  }
+  Division(const kernels::KernelTable& kernels, const Matrix& matrix, size_t n_rows)
+      : n_features(matrix.n_features), per_item(kernels.item_features(n_rows, matrix.k, matrix.type)) {}
   size_t n_items() const { return (n_features + per_item - 1) / per_item; }
   size_t begin(size_t item) const { return item * per_item; }
   size_t end(size_t item) const { return std::min(n_features, (item + 1) * per_item); }
@@ -87,10 +85,10 @@ void Forward::project_qkv(const LayerWeights& layer, size_t n_rows, Scratch& scr
   const auto multiply_targets = [&](std::span<const Target> group) {
     normalize_and_pack(scratch.x_rows.data(), n_rows, layer.input_norm, group[0].matrix.type, scratch);
     size_t n_items = 0;
-    for (const Target& target : group) n_items += Division(kernels_, target.matrix).n_items();
+    for (const Target& target : group) n_items += Division(kernels_, target.matrix, n_rows).n_items();
     pool_.run(n_items, [&](size_t item, size_t) noexcept {
       for (const Target& target : group) {
-        const Division division(kernels_, target.matrix);
+        const Division division(kernels_, target.matrix, n_rows);
         if (item < division.n_items()) {
           multiply_item(target.matrix, n_rows, division.begin(item), division.end(item), target.y, scratch);
           return;
@@ -116,7 +114,7 @@ void Forward::feed_forward(const LayerWeights& layer, size_t n_rows, Scratch& sc
     }
   };
   normalize_and_pack(scratch.x_rows.data(), n_rows, layer.post_attention_norm, layer.gate.type, scratch);
-  const Division division(kernels_, layer.gate);
+  const Division division(kernels_, layer.gate, n_rows);
   if (layer.gate.type == layer.up.type) {
     pool_.run(division.n_items(), [&](size_t item, size_t) noexcept {
       const size_t begin = division.begin(item);
@@ -203,7 +201,7 @@ void Forward::multiply_item(const Matrix& matrix, size_t n_rows, size_t begin, s
 
 // y [n_rows, n_features] = packed W^T (+ bias).
 void Forward::multiply(const Matrix& matrix, size_t n_rows, float* y, const Scratch& scratch) const noexcept {
-  const Division division(kernels_, matrix);
+  const Division division(kernels_, matrix, n_rows);
   pool_.run(division.n_items(), [&](size_t item, size_t) noexcept {
     multiply_item(matrix, n_rows, division.begin(item), division.end(item), y, scratch);
   });
@@ -212,7 +210,7 @@ void Forward::multiply(const Matrix& matrix, size_t n_rows, float* y, const Scra
 // x += packed W^T (+ bias).
 void Forward::multiply_add(const Matrix& matrix, size_t n_rows, Scratch& scratch) const noexcept {
   const size_t hidden = config_.hidden_size;
-  const Division division(kernels_, matrix);
+  const Division division(kernels_, matrix, n_rows);
   pool_.run(division.n_items(), [&](size_t item, size_t) noexcept {
     const size_t begin = division.begin(item);
     const size_t end = division.end(item);

@@ -19,7 +19,7 @@
 namespace kvfork::kernels {
 namespace {
 
-constexpr size_t kFeatures = 16;  // features of one weight tile
+constexpr size_t kWeightRows = 16;  // features of one weight tile
 
 /// Up to 16 weight rows from one feature on.
 struct WeightRows {
@@ -31,14 +31,14 @@ struct WeightRows {
     const size_t row_bytes = args.k * sizeof(uint16_t);
     const size_t left = args.feature_end - feature;
     return {static_cast<const char*>(args.weight) + feature * row_bytes, row_bytes,
-            left < kFeatures ? left : kFeatures};
+            left < kWeightRows ? left : kWeightRows};
   }
 
   template <class T, int kTile>
   void load(size_t block) const {
     const size_t offset = block * 64;
     const size_t n_bytes = row_bytes - offset < 64 ? row_bytes - offset : 64;
-    if (n_features == kFeatures && n_bytes == 64) return T::template load<kTile>(start + offset, row_bytes);
+    if (n_features == kWeightRows && n_bytes == 64) return T::template load<kTile>(start + offset, row_bytes);
     alignas(64) char edge[kTileBytes] = {};
     for (size_t row = 0; row < n_features; ++row)
       __builtin_memcpy(edge + row * 64, start + row * row_bytes + offset, n_bytes);
@@ -50,20 +50,20 @@ struct WeightRows {
   void prefetch(size_t block, size_t blocks, size_t next) const {
     const size_t ahead = block + 2;
     const char* p = ahead < blocks ? start + ahead * 64 : start + next * row_bytes + (ahead - blocks) * 64;
-    for (size_t row = 0; row < kFeatures; ++row) __builtin_prefetch(p + row * row_bytes, 0, 2);
+    for (size_t row = 0; row < kWeightRows; ++row) __builtin_prefetch(p + row * row_bytes, 0, 2);
   }
 };
 
 /// Sums of a feature tile with each group of columns in hand, [group][feature][column].
 constexpr size_t kPassGroups =
     6;  // a multiple of the number of terms, and of the two groups that a tile pass takes
-using Sums = float[kPassGroups][kFeatures * kTileColumns];
+using Sums = float[kPassGroups][kWeightRows * kTileColumns];
 
 /// sums[f][g] = the products of 16 * kF features with kG groups of columns, whole k.
 template <class T, int kF, int kG>
 void multiply_tiles(const MatmulArgs& args, size_t feature, const char* group, size_t blocks, bool from_memory,
                     Sums* sums, size_t first) {
-  const WeightRows rows[2] = {WeightRows::at(args, feature), WeightRows::at(args, feature + (kF - 1) * kFeatures)};
+  const WeightRows rows[2] = {WeightRows::at(args, feature), WeightRows::at(args, feature + (kF - 1) * kWeightRows)};
   T::template zero<0>();
   if constexpr (kG == 2) T::template zero<1>();
   if constexpr (kF == 2) T::template zero<2>();
@@ -72,7 +72,7 @@ void multiply_tiles(const MatmulArgs& args, size_t feature, const char* group, s
     T::template load<6>(group, 64);
     if constexpr (kG == 2) T::template load<7>(group + blocks * kTileBytes, 64);
     if (from_memory) {
-      for (int f = 0; f < kF; ++f) rows[f].prefetch(block, blocks, kF * kFeatures);
+      for (int f = 0; f < kF; ++f) rows[f].prefetch(block, blocks, kF * kWeightRows);
     }
     rows[0].template load<T, 4>(block);
     T::template multiply_add<0, 4, 6>();
@@ -106,17 +106,17 @@ inline __m512 add_terms(__m512 high, __m512 middle, __m512 low) {
 
 inline void write_row(const MatmulArgs& args, size_t row, size_t feature, __m512 sum) {
   const size_t left = args.feature_end - feature;
-  const size_t n = left < kFeatures ? left : kFeatures;
+  const size_t n = left < kWeightRows ? left : kWeightRows;
   if (args.bias) sum = _mm512_add_ps(sum, Avx512::load_n(args.bias + feature, n));
   Avx512::store_n(args.y + row * args.y_stride + feature, n, sum);
 }
 
 /// From [feature][column] to rows of y, for rows [row, row_end) whose first group's sums are at `sums`.
 inline void finish(const MatmulArgs& args, const Columns& columns, size_t feature, size_t row, size_t row_end,
-                   const float (*sums)[kFeatures * kTileColumns]) {
+                   const float (*sums)[kWeightRows * kTileColumns]) {
   __m512i v[16];
   const bool separate = !columns.shared && columns.n_terms == kMaxTerms;
-  for (size_t f = 0; f < kFeatures; ++f) {
+  for (size_t f = 0; f < kWeightRows; ++f) {
     const auto part = [&](size_t term) { return Avx512::load(sums[term] + f * kTileColumns); };
     v[f] = _mm512_castps_si512(separate ? add_terms(part(0), part(1), part(2)) : part(0));
   }
@@ -142,8 +142,8 @@ void amx_matmul(const MatmulArgs& args) {
     const size_t left = columns.n_groups - group;
     const size_t n_groups = left < kPassGroups ? left : kPassGroups;
     const char* packed = static_cast<const char*>(args.packed) + group * blocks * kTileBytes;
-    for (size_t feature = args.feature_begin; feature < args.feature_end; feature += 2 * kFeatures) {
-      const bool two = args.feature_end - feature > kFeatures;
+    for (size_t feature = args.feature_begin; feature < args.feature_end; feature += 2 * kWeightRows) {
+      const bool two = args.feature_end - feature > kWeightRows;
       if (two)
         multiply_groups<T, 2>(args, feature, packed, blocks, n_groups, group == 0, sums);
       else
@@ -152,7 +152,7 @@ void amx_matmul(const MatmulArgs& args) {
         for (size_t g = 0; g < n_groups; g += columns.shared ? 1 : columns.n_terms) {
           const size_t row = columns.shared ? 0 : (group + g) / columns.n_terms * kTileColumns;
           const size_t row_end = args.n_rows - row < kTileColumns ? args.n_rows : row + kTileColumns;
-          finish(args, columns, feature + f * kFeatures, row, row_end, &sums[f][g]);
+          finish(args, columns, feature + f * kWeightRows, row, row_end, &sums[f][g]);
         }
       }
     }

@@ -19,6 +19,13 @@ inline void pack_on_tiles(const PackArgs& args) noexcept {
   return args.weight_type == Element::BF16 ? amx_pack(args) : pack<Avx512>(args);
 }
 
+inline size_t item_features_on_tiles(size_t n_rows, size_t k, Element weight_type) noexcept {
+  constexpr size_t kItemBytes = 256 * 1024, kMultiple = 2 * kWeightRows;
+  if (weight_type != Element::BF16) return item_features<Avx512>(n_rows, k, weight_type);
+  const size_t fitting = kItemBytes / (k * sizeof(uint16_t) + 1);
+  return fitting < kMultiple ? kMultiple : fitting / kMultiple * kMultiple;
+}
+
 template <class T>
 void matmul_on_tiles(const MatmulArgs& args) noexcept {
   return args.weight_type == Element::BF16 ? amx_matmul<T>(args) : matmul<Avx512>(args);
@@ -28,8 +35,7 @@ template <class T>
 constexpr KernelTable make_tile_table(const char* name) {
   KernelTable table = make_table<Avx512>(name);
   table.pack_rows = kTileColumns;
-  table.item_bytes = 256 * 1024;
-  table.item_features = 2 * kFeatures;
+  table.item_features = item_features_on_tiles;
   table.packed_bytes = packed_bytes_on_tiles;
   table.pack = pack_on_tiles;
   table.matmul = matmul_on_tiles<T>;

@@ -9,6 +9,7 @@
 
 #include "kernels/generic/exp.h"
 #include "kernels/generic/norm.h"
+#include "kernels/generic/unrolled.h"
 #include "kernels/kernels.h"
 
 namespace kvfork::kernels {
@@ -43,26 +44,26 @@ void add_scaled(const ScaledSum<T>& sum) {
   constexpr size_t kStepBytes = kColumns * V::kLanes * sizeof(T);
   typename V::Reg acc[kRows][kColumns];
   const float* factor[kRows];
-  for (int r = 0; r < kRows; ++r) {
+  unrolled<kRows>([&](auto r) KVFORK_INLINE {
     factor[r] = sum.factor[r];
-    for (size_t c = 0; c < kColumns; ++c) {
+    unrolled<kColumns>([&](auto c) KVFORK_INLINE {
       acc[r][c] = sum.begin == 0 ? V::zero() : V::load(sum.out[r] + c * V::kLanes);
-    }
-  }
+    });
+  });
   const char* ahead = static_cast<const char*>(sum.ahead) + sum.begin * kStepBytes;
   const T* b = sum.b + sum.begin * sum.step;
   for (size_t i = sum.begin; i < sum.end; ++i, b += sum.step, ahead += kStepBytes) {
     for (size_t byte = 0; byte < kStepBytes; byte += 64) __builtin_prefetch(ahead + byte, 0, 2);
     typename V::Reg column[kColumns];
-    for (size_t c = 0; c < kColumns; ++c) column[c] = load_element<V>(b + c * sum.column);
-    for (int r = 0; r < kRows; ++r) {
+    unrolled<kColumns>([&](auto c) KVFORK_INLINE { column[c] = load_element<V>(b + static_cast<size_t>(c) * sum.column); });
+    unrolled<kRows>([&](auto r) KVFORK_INLINE {
       const auto f = V::broadcast(factor[r][i]);
-      for (int c = 0; c < kColumns; ++c) acc[r][c] = V::fma(f, column[c], acc[r][c]);
-    }
+      unrolled<kColumns>([&](auto c) KVFORK_INLINE { acc[r][c] = V::fma(f, column[c], acc[r][c]); });
+    });
   }
-  for (int r = 0; r < kRows; ++r) {
-    for (size_t c = 0; c < kColumns; ++c) V::store(sum.out[r] + c * V::kLanes, acc[r][c]);
-  }
+  unrolled<kRows>([&](auto r) KVFORK_INLINE {
+    unrolled<kColumns>([&](auto c) KVFORK_INLINE { V::store(sum.out[r] + c * V::kLanes, acc[r][c]); });
+  });
 }
 
 template <class V, int kRows, int kColumns, class T>

@@ -1,19 +1,26 @@
 // Matrix products, written once for every set (V is a set's lanes, portable/vec.h).
 //
-// The lanes of a vector run along k. A (row, feature) pair has one vector accumulator that takes its products in
-// ascending k, then one reduction (V::sum4), then the bias. Tiles, panels and chunks below only choose which
-// accumulators are in registers at the same time: none of them changes a pair's own sequence of operations.
+// The lanes of a vector run along k. For each panel of kPanelK inputs a (row, feature) pair has one vector accumulator,
+// which takes its products in ascending k, and one reduction (V::sum4). The panels' sums are added in ascending order,
+// then the bias. Tiles and chunks below only choose which accumulators are in registers at the same time: none of them
+// changes a pair's own sequence of operations.
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "kernels/generic/pack.h"
+#include "kernels/generic/unrolled.h"
 #include "kernels/kernels.h"
 #include "kernels/scalar.h"
 
 namespace kvfork::kernels {
 namespace {
+
+template <class V, int kRows, int kFeatures>
+[[gnu::always_inline]] inline void clear(typename V::Reg (&acc)[kRows][kFeatures]) {
+  unrolled<kRows>([&](auto r) KVFORK_INLINE { unrolled<kFeatures>([&](auto f) KVFORK_INLINE { acc[r][f] = V::zero(); }); });
+}
 
 /// acc[r][f] += products of packed row r (x + r * x_stride) and one part of one step's weights, raw(f).
 template <class W, int kPart, int kRows, int kFeatures, class Raw>
@@ -21,34 +28,31 @@ template <class W, int kPart, int kRows, int kFeatures, class Raw>
                                                 typename W::V::Reg (&acc)[kRows][kFeatures]) {
   using V = typename W::V;
   typename V::Reg weight[kFeatures];
-  for (int f = 0; f < kFeatures; ++f) weight[f] = W::template part<kPart>(raw(f));
-  for (int r = 0; r < kRows; ++r) {
+  unrolled<kFeatures>([&](auto f) KVFORK_INLINE { weight[f] = W::template part<kPart>(raw(f)); });
+  unrolled<kRows>([&](auto r) KVFORK_INLINE {
     const auto activation = V::load(x + static_cast<size_t>(r) * x_stride + kPart * V::kLanes);
-    for (int f = 0; f < kFeatures; ++f) acc[r][f] = W::multiply_add(activation, weight[f], acc[r][f]);
-  }
+    unrolled<kFeatures>([&](auto f) KVFORK_INLINE { acc[r][f] = W::multiply_add(activation, weight[f], acc[r][f]); });
+  });
 }
 
-/// A stretch of k: whole steps, then `tail` single weights. `ahead` is how many bytes ahead weights are prefetched.
-struct Stretch {
-  size_t n_steps;
-  size_t tail;
-  size_t ahead;
+/// What a tile asks for meanwhile: every weight row, some bytes ahead, and a line of packed activations a step.
+struct Prefetch {
+  size_t weight_bytes;
+  const float* x;
 };
 
-/// acc[r][f] += products of packed row r and weight row f over a stretch that begins at x and weight[f].
+/// acc[r][f] = products of packed row r and weight row f over n inputs of one panel.
 template <class W, int kRows, int kFeatures>
-void accumulate(const char* const (&weight)[kFeatures], const float* x, size_t x_stride, Stretch stretch,
-                typename W::V::Reg (&total)[kRows][kFeatures]) {
-  using V = typename W::V;
+[[gnu::always_inline]] inline void accumulate(const char* const (&weight)[kFeatures], const float* x, size_t x_stride, size_t n,
+                                              Prefetch ahead, typename W::V::Reg (&acc)[kRows][kFeatures]) {
   constexpr size_t kStepBytes = W::kStep * W::kElementBytes;
-  typename V::Reg acc[kRows][kFeatures];
-  for (int r = 0; r < kRows; ++r) {
-    for (int f = 0; f < kFeatures; ++f) acc[r][f] = total[r][f];
-  }
-  for (size_t step = 0; step < stretch.n_steps; ++step) {
+  clear<typename W::V>(acc);
+  const size_t n_steps = n / W::kStep;
+  for (size_t step = 0; step < n_steps; ++step) {
     size_t at = step * kStepBytes;
     const auto raw = [&](int f) { return W::load(weight[f] + at); };
-    for (int f = 0; f < kFeatures; ++f) __builtin_prefetch(weight[f] + at + stretch.ahead, 0, 2);
+    for (int f = 0; f < kFeatures; ++f) __builtin_prefetch(weight[f] + at + ahead.weight_bytes, 0, 2);
+    __builtin_prefetch(ahead.x + step * 16, 0, 2);
     add_products<W, 0>(raw, x + step * W::kPackedStep, x_stride, acc);
     if constexpr (W::kParts == 2) {
       // Kept in registers between the two parts, the weights would push accumulators out to the stack. So the
@@ -57,143 +61,187 @@ void accumulate(const char* const (&weight)[kFeatures], const float* x, size_t x
       add_products<W, 1>(raw, x + step * W::kPackedStep, x_stride, acc);
     }
   }
-  if (stretch.tail != 0) {
-    const float* at = x + stretch.n_steps * W::kPackedStep;
-    const auto raw = [&](int f) { return W::load_n(weight[f] + stretch.n_steps * kStepBytes, stretch.tail); };
+  if (const size_t tail = n % W::kStep; tail != 0) {
+    const float* at = x + n_steps * W::kPackedStep;
+    const auto raw = [&](int f) { return W::load_n(weight[f] + n_steps * kStepBytes, tail); };
     add_products<W, 0>(raw, at, x_stride, acc);
     if constexpr (W::kParts == 2) add_products<W, 1>(raw, at, x_stride, acc);
   }
-  for (int r = 0; r < kRows; ++r) {
-    for (int f = 0; f < kFeatures; ++f) total[r][f] = acc[r][f];
-  }
 }
 
-/// Reduces the accumulators and writes those of features before `end`; feature f is first_feature + f * stride.
-template <class V, int kRows, int kFeatures>
-void finish(const typename V::Reg (&acc)[kRows][kFeatures], size_t row, size_t first_feature, size_t stride,
-            size_t end, const MatmulArgs& args) {
-  for (size_t r = 0; r < kRows; ++r) {
+/// Calls use(r, sum) for every row of accumulators, sum[f] being the sum of a feature's lanes.
+template <class V, int kRows, int kFeatures, class Use>
+[[gnu::always_inline]] inline void for_sums(const typename V::Reg (&acc)[kRows][kFeatures], const Use& use) {
+  unrolled<kRows>([&](auto r) KVFORK_INLINE {
+    const auto lanes_of = [&](auto f) KVFORK_INLINE {
+      if constexpr (f < kFeatures) return acc[r][f];
+      else return V::zero();
+    };
     float sum[(kFeatures + 3) / 4 * 4];
-    const auto lanes_of = [&](int f) { return f < kFeatures ? acc[r][f] : V::zero(); };
-    for (int f = 0; f < kFeatures; f += 4) {
-      V::sum4(lanes_of(f), lanes_of(f + 1), lanes_of(f + 2), lanes_of(f + 3), sum + f);
-    }
-    float* y = args.y + (row + r) * args.y_stride;
-    for (size_t f = 0; f < kFeatures; ++f) {
-      const size_t feature = first_feature + f * stride;
-      if (feature < end) y[feature] = args.bias ? sum[f] + args.bias[feature] : sum[f];
-    }
-  }
+    unrolled<(kFeatures + 3) / 4>([&](auto four) KVFORK_INLINE {
+      constexpr int kFirst = 4 * four;
+      V::sum4(lanes_of(Constant<kFirst>{}), lanes_of(Constant<kFirst + 1>{}), lanes_of(Constant<kFirst + 2>{}),
+              lanes_of(Constant<kFirst + 3>{}), sum + kFirst);
+    });
+    use(r, sum);
+  });
 }
-
-/// A range of features for some rows, and how to walk it. The range is cut into kFeatures parts of equal length,
-/// and a tile takes one feature of each: every weight row is then read to its end by one of few streams that run
-/// through memory in order, which is what the processor's own prefetchers follow. Tiles of adjacent features read
-/// less than half as fast.
-struct Walk {
-  size_t row;
-  size_t n_rows;
-  size_t begin;
-  size_t end;
-  size_t panel_steps;  // steps of k after which the next tile has its turn; accumulators are kept meanwhile
-  bool rows_fit;       // the packed rows stay in the first-level cache while weights stream through it
-};
-
-constexpr size_t kMaxChunkFeatures = 128;
 
 // Measured with one row (fraction of a plain sequential read, Zen 4): rows of 3.5 KB 114% with 1 KB ahead, 95% with
 // 4 KB; rows of 19 KB 67% with 1 KB, 95% with 4 KB (AVX2). AVX-512 reads 83% with the latter rows in tiles of 4
 // features, 94% with 8.
 constexpr size_t kAheadShort = 1024, kAheadLong = 4096;
+constexpr size_t kFittingBytes = 8 * 1024;  // packed rows that stay in the first-level cache while weights stream through
 
+template <class W>
+bool rows_fit(const MatmulArgs& args) {
+  return args.n_rows * args.k * sizeof(float) <= kFittingBytes;
+}
+
+template <class W>
+const char* weight_at(const MatmulArgs& args, size_t feature, size_t panel) {
+  return static_cast<const char*>(args.weight) + (feature * args.k + panel * kPanelK) * W::kElementBytes;
+}
+
+/// Few rows: one pass over the weights in memory. The features are cut into kFeatures parts of equal length, and a tile
+/// takes one feature of each: every weight row is then read to its end by one of few streams that run through memory in
+/// order, which is what the processor's own prefetchers follow. Tiles of adjacent features read less than half as fast.
 template <class W, int kRows, int kFeatures>
-void multiply_rows(const MatmulArgs& args, const Walk& walk) {
+void multiply_few(const MatmulArgs& args) {
   using V = typename W::V;
-  const size_t x_stride = packed_row_bytes<V>(args.k, W::kType) / sizeof(float);
-  const float* x = static_cast<const float*>(args.packed) + walk.row * x_stride;
-  const size_t n_steps = args.k / W::kStep;
-  const size_t n_tiles = (walk.end - walk.begin + kFeatures - 1) / kFeatures;
-  typename V::Reg kept[kMaxChunkFeatures / kFeatures + 1][kRows][kFeatures];
-  for (size_t step = 0, next; step == 0 || step < n_steps; step = next) {
-    next = n_steps - step <= walk.panel_steps ? n_steps : step + walk.panel_steps;
-    const bool last = next == n_steps;
-    for (size_t tile = 0; tile < n_tiles; ++tile) {
+  const PackedLayout<W> layout(args.n_rows, args.k);
+  const float* x = static_cast<const float*>(args.packed);
+  const size_t ahead = rows_fit<W>(args) ? kAheadShort : kAheadLong;
+  const size_t n_tiles = (args.feature_end - args.feature_begin + kFeatures - 1) / kFeatures;
+  for (size_t tile = 0; tile < n_tiles; ++tile) {
+    const auto feature = [&](size_t f) { return args.feature_begin + tile + f * n_tiles; };
+    float total[kRows][kFeatures] = {};
+    for (size_t panel = 0; panel < layout.n_panels; ++panel) {
       const char* weight[kFeatures];
       for (size_t f = 0; f < kFeatures; ++f) {
-        const size_t feature = walk.begin + tile + f * n_tiles;
         // Where a part is one feature short, the last feature is taken again and the result dropped.
-        const size_t from = feature < walk.end ? feature : walk.end - 1;
-        weight[f] = static_cast<const char*>(args.weight) + (from * args.k + step * W::kStep) * W::kElementBytes;
+        weight[f] = weight_at<W>(args, feature(f) < args.feature_end ? feature(f) : args.feature_end - 1, panel);
       }
-      typename V::Reg fresh[kRows][kFeatures];
-      auto& total = step == 0 && last ? fresh : kept[tile];
-      if (step == 0) {
-        for (int r = 0; r < kRows; ++r) {
-          for (int f = 0; f < kFeatures; ++f) total[r][f] = V::zero();
-        }
-      }
-      accumulate<W, kRows, kFeatures>(
-          weight, x + step * W::kPackedStep, x_stride,
-          {next - step, last ? args.k % W::kStep : 0, walk.rows_fit ? kAheadShort : kAheadLong}, total);
-      if (last) finish<V, kRows, kFeatures>(total, walk.row, walk.begin + tile, n_tiles, walk.end, args);
+      typename V::Reg acc[kRows][kFeatures];
+      accumulate<W>(weight, x + layout.offset(panel, 0), layout.stride(panel), layout.n_inputs(panel), {ahead, x}, acc);
+      for_sums<V>(acc, [&](auto r, const float* sum) KVFORK_INLINE {
+        for (int f = 0; f < kFeatures; ++f) total[r][f] = panel == 0 ? sum[f] : total[r][f] + sum[f];
+      });
     }
-    if (last) break;
+    for (size_t r = 0; r < kRows; ++r) {
+      for (size_t f = 0; f < kFeatures; ++f) {
+        if (feature(f) >= args.feature_end) continue;
+        args.y[r * args.y_stride + feature(f)] = args.bias ? total[r][f] + args.bias[feature(f)] : total[r][f];
+      }
+    }
+  }
+}
+
+/// Features whose weights of one panel stay in the second-level cache while all rows pass.
+template <class V>
+constexpr size_t chunk_features(size_t element_bytes) {
+  constexpr size_t kChunkBytes = 256 * 1024;
+  return round_up(kChunkBytes / (kPanelK * element_bytes), V::kTileFeatures);
+}
+
+/// Features of a chunk in one panel, for a tile of rows.
+struct ChunkRows {
+  size_t begin, end;  // features
+  size_t panel;
+  size_t row;
+  size_t n_rows;
+};
+
+/// y[0, kFeatures) = or += a row's sums over one panel, and the bias after the last.
+template <int kFeatures>
+[[gnu::always_inline]] inline void add_sums(const float* sum, bool is_first, const float* bias, float* y) {
+  float total[kFeatures];
+  for (int f = 0; f < kFeatures; ++f) total[f] = is_first ? sum[f] : y[f] + sum[f];
+  for (int f = 0; f < kFeatures; ++f) y[f] = bias ? total[f] + bias[f] : total[f];
+}
+
+template <class W, int kRows>
+void multiply_chunk_rows(const MatmulArgs& args, const PackedLayout<W>& layout, const ChunkRows& chunk) {
+  using V = typename W::V;
+  constexpr int kFeatures = V::kTileFeatures;
+  if constexpr (kRows > 1) {
+    if (chunk.n_rows < kRows) return multiply_chunk_rows<W, kRows - 1>(args, layout, chunk);
+  }
+  const float* x = static_cast<const float*>(args.packed) + layout.offset(chunk.panel, chunk.row);
+  const size_t x_stride = layout.stride(chunk.panel);
+  const size_t n = layout.n_inputs(chunk.panel);
+  const float* bias = chunk.panel + 1 == layout.n_panels ? args.bias : nullptr;
+  Prefetch next{.weight_bytes = kFeatures * args.k * W::kElementBytes, .x = x + kRows * x_stride};
+  for (size_t first = chunk.begin; first < chunk.end; first += kFeatures, next.x += n / W::kStep * 16) {
+    const char* weight[kFeatures];
+    for (size_t f = 0; f < kFeatures; ++f) {
+      // Where the last tile is short, the last feature is taken again and the result dropped.
+      weight[f] = weight_at<W>(args, first + f < chunk.end ? first + f : chunk.end - 1, chunk.panel);
+    }
+    typename V::Reg acc[kRows][kFeatures];
+    accumulate<W>(weight, x, x_stride, n, next, acc);
+    for_sums<V>(acc, [&](auto r, const float* sum) KVFORK_INLINE {
+      float* y = args.y + (chunk.row + static_cast<size_t>(r)) * args.y_stride + first;
+      const float* b = bias ? bias + first : nullptr;
+      if (first + kFeatures <= chunk.end) {
+        add_sums<kFeatures>(sum, chunk.panel == 0, b, y);
+      } else {
+        for (size_t f = 0; first + f < chunk.end; ++f) add_sums<1>(sum + f, chunk.panel == 0, b ? b + f : nullptr, y + f);
+      }
+    });
+  }
+}
+
+/// Many rows, in tiles of nearly equal size: one row alone would leave multipliers idle.
+template <class W>
+void multiply_many(const MatmulArgs& args) {
+  constexpr size_t kMostRows = W::V::kTileRows, kMostFeatures = chunk_features<typename W::V>(W::kElementBytes);
+  const PackedLayout<W> layout(args.n_rows, args.k);
+  const size_t n_tiles = (args.n_rows + kMostRows - 1) / kMostRows;
+  ChunkRows chunk{};
+  for (chunk.begin = args.feature_begin; chunk.begin < args.feature_end; chunk.begin = chunk.end) {
+    const size_t left = args.feature_end - chunk.begin;
+    chunk.end = chunk.begin + (left < kMostFeatures ? left : kMostFeatures);
+    for (chunk.panel = 0; chunk.panel < layout.n_panels; ++chunk.panel) {
+      chunk.row = 0;
+      for (size_t tile = n_tiles; tile > 0; --tile, chunk.row += chunk.n_rows) {
+        chunk.n_rows = (args.n_rows - chunk.row + tile - 1) / tile;
+        multiply_chunk_rows<W, kMostRows>(args, layout, chunk);
+      }
+    }
   }
 }
 
 template <class W, int kRows>
-void multiply_up_to(const MatmulArgs& args, const Walk& walk) {
+void multiply_up_to(const MatmulArgs& args) {
   using V = typename W::V;
   if constexpr (kRows > 1) {
-    if (walk.n_rows < kRows) return multiply_up_to<W, kRows - 1>(args, walk);
+    if (args.n_rows < kRows) return multiply_up_to<W, kRows - 1>(args);
   } else if constexpr (V::kLongRowFeatures != V::kTileFeatures) {
-    if (!walk.rows_fit) return multiply_rows<W, kRows, V::kLongRowFeatures>(args, walk);
+    if (!rows_fit<W>(args)) return multiply_few<W, kRows, V::kLongRowFeatures>(args);
   }
-  multiply_rows<W, kRows, V::kTileFeatures>(args, walk);
+  multiply_few<W, kRows, V::kTileFeatures>(args);
 }
 
-/// Few rows: one pass over the weights in memory. Many rows: chunks of features whose weights stay in the
-/// second-level cache while all rows pass, and panels of k for which a tile's rows stay in the first-level cache.
 template <class W>
 void multiply(const MatmulArgs& args) {
-  using V = typename W::V;
-  constexpr size_t kRows = V::kTileRows;
-  constexpr size_t kChunkBytes = 256 * 1024, kPanelBytes = 22 * 1024;
-  constexpr size_t kWholeK = ~size_t{0};
-  constexpr size_t kPanelSteps = kPanelBytes / (kRows * W::kPackedStep * sizeof(float));
-  constexpr size_t kFittingBytes = 8 * 1024;
   if (args.n_rows == 0 || args.feature_begin >= args.feature_end) return;
-  size_t chunk = args.feature_end - args.feature_begin;
-  if (args.n_rows > kRows) {
-    const size_t fitting = round_up(kChunkBytes / (args.k * W::kElementBytes + 1) + 1, V::kTileFeatures);
-    if (fitting < chunk) chunk = fitting;
-    if (kMaxChunkFeatures < chunk) chunk = kMaxChunkFeatures;
-  }
-  const size_t block_rows = args.n_rows < kRows ? args.n_rows : kRows;
-  const bool rows_fit = block_rows * args.k * sizeof(float) <= kFittingBytes;
-  for (size_t begin = args.feature_begin; begin < args.feature_end; begin += chunk) {
-    const size_t end = args.feature_end - begin < chunk ? args.feature_end : begin + chunk;
-    for (size_t row = 0; row < args.n_rows; row += kRows) {
-      const size_t n_rows = args.n_rows - row < kRows ? args.n_rows - row : kRows;
-      // The first rows wait for memory, so they read each weight row whole.
-      multiply_up_to<W, kRows>(args, {row, n_rows, begin, end, row == 0 ? kWholeK : kPanelSteps, rows_fit});
-    }
-  }
+  args.n_rows <= W::V::kTileRows ? multiply_up_to<W, W::V::kTileRows>(args) : multiply_many<W>(args);
+}
+
+/// Few rows: enough bytes to stream. Many rows: a chunk.
+template <class V>
+size_t item_features(size_t n_rows, size_t k, Element weight_type) noexcept {
+  constexpr size_t kItemBytes = 128 * 1024, kMultiple = 16;
+  const size_t element_bytes = weight_type == Element::F32 ? 4 : 2;
+  if (n_rows > V::kTileRows) return chunk_features<V>(element_bytes);
+  const size_t fitting = kItemBytes / (k * element_bytes + 1);
+  return fitting < kMultiple ? kMultiple : fitting / kMultiple * kMultiple;
 }
 
 template <class V>
 void matmul(const MatmulArgs& args) noexcept {
-  switch (args.weight_type) {
-    case Element::F32:
-      return multiply<F32Weights<V>>(args);
-    case Element::F16:
-      return multiply<F16Weights<V>>(args);
-    case Element::BF16:
-      if constexpr (kDotsBf16<V>) {
-        if (packs_pairs<V>(args.weight_type, args.rounding)) return multiply<Bf16Pairs<V>>(args);
-      }
-      return multiply<Bf16Weights<V>>(args);
-  }
+  with_weights<V>(args.weight_type, args.rounding, [&]<class W>(W) { multiply<W>(args); });
 }
 
 }  // namespace

@@ -102,54 +102,86 @@ struct F32Weights : FusedProducts<Lanes> {
   }
 };
 
-template <class V>
-size_t pack_step(Element weight_type) {
-  return weight_type == Element::BF16 ? Bf16Weights<V>::kStep : V::kLanes;
+/// Inputs are packed in panels of this many. Measured (AVX-512 of Zen 4, 512 rows of 4864 inputs, of the peak of FMA): 0.86
+/// with 768, 0.88 with 1024 to 2048, which has fewer sums over lanes.
+constexpr size_t kPanelK = 2048;
+
+/// How packed activations lie: panel after panel of k, in each row after row, `stride` floats apart.
+template <class W>
+struct PackedLayout {
+  size_t n_rows;
+  size_t k;
+  size_t n_panels;
+
+  PackedLayout(size_t rows, size_t inputs) : n_rows(rows), k(inputs), n_panels(inputs == 0 ? 1 : (inputs + kPanelK - 1) / kPanelK) {}
+
+  size_t n_inputs(size_t panel) const { return panel + 1 < n_panels ? kPanelK : k - panel * kPanelK; }
+  /// Rows a multiple of 1024 bytes apart would fall into the same few cache sets, so such a row gets one line more.
+  size_t stride(size_t panel) const {
+    const size_t floats = round_up((n_inputs(panel) + W::kStep - 1) / W::kStep * W::kPackedStep, 16);
+    return floats % 256 == 0 ? floats + 16 : floats;
+  }
+  size_t offset(size_t panel, size_t row) const {
+    return (panel == 0 ? 0 : panel * n_rows * stride(0)) + row * stride(panel);
+  }
+  size_t n_bytes() const { return offset(n_panels - 1, n_rows) * sizeof(float); }
+};
+
+/// Calls use(W{}) with the weights that a product of this type and rounding reads.
+template <class V, class Use>
+auto with_weights(Element weight_type, Rounding rounding, const Use& use) {
+  if constexpr (kDotsBf16<V>) {
+    if (packs_pairs<V>(weight_type, rounding)) return use(Bf16Pairs<V>{});
+  }
+  switch (weight_type) {
+    case Element::F32:
+      return use(F32Weights<V>{});
+    case Element::F16:
+      return use(F16Weights<V>{});
+    case Element::BF16:
+      break;
+  }
+  return use(Bf16Weights<V>{});
 }
 
-/// Rows a multiple of 4096 bytes apart would fall into the same few cache sets, so such a row gets one line more.
-template <class V>
-size_t packed_row_bytes(size_t k, Element weight_type) noexcept {
-  const size_t bytes = round_up(round_up(k, pack_step<V>(weight_type)) * sizeof(float), 64);
-  return bytes % 4096 == 0 ? bytes + 64 : bytes;
-}
-
-template <class V>
-void pack_row(const float* x, size_t k, Element weight_type, Rounding rounding, float* out) {
+/// One step of activations from x on, of which n are left.
+template <class W>
+void pack_step(const float* x, size_t n, Rounding rounding, float* out) {
+  using V = typename W::V;
   const auto load = [=](size_t i) {
-    const auto v = i + V::kLanes <= k ? V::load(x + i) : i < k ? V::load_n(x + i, k - i) : V::zero();
+    const auto v = i + V::kLanes <= n ? V::load(x + i) : i < n ? V::load_n(x + i, n - i) : V::zero();
     return rounding == Rounding::ToBF16 ? V::round_bf16(v) : v;
   };
-  const size_t step = pack_step<V>(weight_type);
-  if constexpr (kDotsBf16<V>) {
-    if (packs_pairs<V>(weight_type, rounding)) {
-      for (size_t i = 0; i < k; i += step, out += V::kLanes) V::store(out, V::from_bits(V::upper_halves(load(i), load(i + V::kLanes))));
-      return;
-    }
-  }
-  for (size_t i = 0; i < k; i += step, out += step) {
-    auto first = load(i);
-    if (weight_type == Element::BF16) {
-      auto second = load(i + V::kLanes);
-      V::deinterleave(first, second, &first, &second);
-      V::store(out + V::kLanes, second);
-    }
-    V::store(out, first);
+  if constexpr (W::kPackedStep < W::kStep) {
+    V::store(out, V::from_bits(V::upper_halves(load(0), load(V::kLanes))));
+  } else if constexpr (W::kParts == 2) {
+    typename V::Reg even, odd;
+    V::deinterleave(load(0), load(V::kLanes), &even, &odd);
+    V::store(out, even);
+    V::store(out + V::kLanes, odd);
+  } else {
+    V::store(out, load(0));
   }
 }
 
 template <class V>
 size_t packed_bytes(size_t n_rows, size_t k, Element weight_type) noexcept {
-  return n_rows * packed_row_bytes<V>(k, weight_type);
+  return with_weights<V>(weight_type, Rounding::None, [&]<class W>(W) { return PackedLayout<W>(n_rows, k).n_bytes(); });
 }
 
 template <class V>
 void pack(const PackArgs& args) noexcept {
-  const size_t row_bytes = packed_row_bytes<V>(args.k, args.weight_type);
-  for (size_t row = args.row_begin; row < args.row_end; ++row) {
-    float* out = reinterpret_cast<float*>(static_cast<char*>(args.packed) + row * row_bytes);
-    pack_row<V>(args.x + (row - args.row_begin) * args.x_stride, args.k, args.weight_type, args.rounding, out);
-  }
+  with_weights<V>(args.weight_type, args.rounding, [&]<class W>(W) {
+    const PackedLayout<W> layout(args.n_rows, args.k);
+    for (size_t row = args.row_begin; row < args.row_end; ++row) {
+      const float* x = args.x + (row - args.row_begin) * args.x_stride;
+      for (size_t panel = 0; panel < layout.n_panels; ++panel, x += kPanelK) {
+        float* out = static_cast<float*>(args.packed) + layout.offset(panel, row);
+        const size_t n = layout.n_inputs(panel);
+        for (size_t i = 0; i < n; i += W::kStep, out += W::kPackedStep) pack_step<W>(x + i, n - i, args.rounding, out);
+      }
+    }
+  });
 }
 
 }  // namespace

@@ -17,8 +17,7 @@ constexpr KernelTable make_table(const char* name) {
   return {
       .name = name,
       .pack_rows = 1,
-      .item_bytes = 128 * 1024,  // a share of L2, and large enough to stream when there is only one row
-      .item_features = 16,
+      .item_features = item_features<V>,
       .packed_bytes = packed_bytes<V>,
       .pack = pack<V>,
       .matmul = matmul<V>,
