@@ -72,9 +72,10 @@ size_t available_cores() {
   return std::max<size_t>(n_cores, 1);
 }
 
-// A region is published as a ticket: generation in the high half, items not yet taken in the low half. Taking an
-// item is a compare-and-swap on the whole ticket, so a thread that wakes late can neither take an item of a finished
-// region nor read its description; and the caller need not wait for threads that took nothing.
+// A region is published as a ticket for each thread: generation in the high half, items of the thread's share not yet
+// taken in the low half. Taking an item is a compare-and-swap on a whole ticket, so a thread that wakes late can
+// neither take an item of a finished region nor read its description; and the caller need not wait for threads that
+// took nothing.
 struct ThreadPool::State {
   size_t n_threads = 1;
   std::mutex region_mutex;  // one region at a time
@@ -84,13 +85,25 @@ struct ThreadPool::State {
   const void* body = nullptr;
   uint32_t n_items = 0;
 
-  alignas(64) std::atomic<uint64_t> ticket{0};
+  struct alignas(64) Ticket {
+    std::atomic<uint64_t> value{0};
+  };
+  std::vector<Ticket> tickets;
   alignas(64) std::atomic<uint32_t> n_done{0};
   alignas(64) std::atomic<uint32_t> wake{0};  // changes with every region and at shutdown
   std::atomic<bool> stopping{false};
   std::vector<std::thread> workers;
 
+  // Where the items of a share begin: shares are consecutive and differ by one item at most.
+  size_t share_begin(size_t share, size_t total) const noexcept { return share * total / n_threads; }
+
+  // Its own share first, then what others have left of theirs.
   void take_items(size_t thread) noexcept {
+    for (size_t i = 0; i < n_threads; ++i) take_share((thread + i) % n_threads, thread);
+  }
+
+  void take_share(size_t share, size_t thread) noexcept {
+    std::atomic<uint64_t>& ticket = tickets[share].value;
     for (;;) {
       uint64_t current = ticket.load(std::memory_order_acquire);
       do {
@@ -98,7 +111,7 @@ struct ThreadPool::State {
       } while (!ticket.compare_exchange_weak(current, current - 1, std::memory_order_acq_rel,
                                              std::memory_order_acquire));
       const uint32_t total = n_items;
-      function(body, total - static_cast<uint32_t>(current), thread);
+      function(body, share_begin(share + 1, total) - static_cast<uint32_t>(current), thread);
       if (n_done.fetch_add(1, std::memory_order_acq_rel) + 1 == total) n_done.notify_one();
     }
   }
@@ -115,6 +128,7 @@ struct ThreadPool::State {
 
 ThreadPool::ThreadPool(size_t n_threads) : state_(std::make_unique<State>()) {
   state_->n_threads = n_threads == 0 ? available_cores() : n_threads;
+  state_->tickets = std::vector<State::Ticket>(state_->n_threads);
   state_->workers.reserve(state_->n_threads - 1);
   try {
     for (size_t thread = 1; thread < state_->n_threads; ++thread)
@@ -148,8 +162,12 @@ void ThreadPool::run_erased(size_t n_items, Function function, const void* body)
   state.body = body;
   state.n_items = static_cast<uint32_t>(n_items);
   state.n_done.store(0, std::memory_order_relaxed);
-  const uint64_t generation = (state.ticket.load(std::memory_order_relaxed) >> 32) + 1;
-  state.ticket.store(generation << 32 | n_items, std::memory_order_release);
+  for (size_t share = 0; share < state.n_threads; ++share) {
+    std::atomic<uint64_t>& ticket = state.tickets[share].value;
+    const uint64_t generation = (ticket.load(std::memory_order_relaxed) >> 32) + 1;
+    const size_t n = state.share_begin(share + 1, n_items) - state.share_begin(share, n_items);
+    ticket.store(generation << 32 | n, std::memory_order_release);
+  }
   state.wake.fetch_add(1, std::memory_order_acq_rel);
   state.wake.notify_all();
   state.take_items(0);

@@ -150,6 +150,7 @@ struct ChunkRows {
   size_t panel;
   size_t row;
   size_t n_rows;
+  size_t tile, n_tiles;  // which tile of rows, of how many
 };
 
 /// y[0, kFeatures) = or += a row's sums over one panel, and the bias after the last.
@@ -158,6 +159,14 @@ template <int kFeatures>
   float total[kFeatures];
   for (int f = 0; f < kFeatures; ++f) total[f] = is_first ? sum[f] : y[f] + sum[f];
   for (int f = 0; f < kFeatures; ++f) y[f] = bias ? total[f] + bias[f] : total[f];
+}
+
+/// Bytes from a weight to its like in the panel or, after the last, in the features that follow.
+template <class W>
+size_t next_chunk(const MatmulArgs& args, const PackedLayout<W>& layout, const ChunkRows& chunk) {
+  constexpr size_t kPanelBytes = kPanelK * W::kElementBytes;
+  if (chunk.panel + 1 < layout.n_panels) return kPanelBytes;
+  return (chunk.end - chunk.begin) * args.k * W::kElementBytes - chunk.panel * kPanelBytes;
 }
 
 template <class W, int kRows>
@@ -171,12 +180,21 @@ void multiply_chunk_rows(const MatmulArgs& args, const PackedLayout<W>& layout, 
   const size_t x_stride = layout.stride(chunk.panel);
   const size_t n = layout.n_inputs(chunk.panel);
   const float* bias = chunk.panel + 1 == layout.n_panels ? args.bias : nullptr;
-  Prefetch next{.weight_bytes = kFeatures * args.k * W::kElementBytes, .x = x + kRows * x_stride};
+  // The first rows ask for the chunk's own weights, a tile of features ahead; the others share in asking for the chunk
+  // that follows.
+  const size_t tile_bytes = kFeatures * args.k * W::kElementBytes;
+  const size_t next_chunk_bytes = next_chunk<W>(args, layout, chunk);
+  Prefetch next{.weight_bytes = tile_bytes, .x = x + kRows * x_stride};
+  size_t turn = chunk.tile;
   for (size_t first = chunk.begin; first < chunk.end; first += kFeatures, next.x += n / W::kStep * 16) {
     const char* weight[kFeatures];
     for (size_t f = 0; f < kFeatures; ++f) {
       // Where the last tile is short, the last feature is taken again and the result dropped.
       weight[f] = weight_at<W>(args, first + f < chunk.end ? first + f : chunk.end - 1, chunk.panel);
+    }
+    if (chunk.tile > 0) {
+      turn = turn == 1 ? chunk.n_tiles - 1 : turn - 1;
+      next.weight_bytes = turn == 1 ? next_chunk_bytes : 0;
     }
     typename V::Reg acc[kRows][kFeatures];
     accumulate<W>(weight, x, x_stride, n, next, acc);
@@ -197,15 +215,15 @@ template <class W>
 void multiply_many(const MatmulArgs& args) {
   constexpr size_t kMostRows = W::V::kTileRows, kMostFeatures = chunk_features<typename W::V>(W::kElementBytes);
   const PackedLayout<W> layout(args.n_rows, args.k);
-  const size_t n_tiles = (args.n_rows + kMostRows - 1) / kMostRows;
-  ChunkRows chunk{};
+  ChunkRows chunk{.n_tiles = (args.n_rows + kMostRows - 1) / kMostRows};
   for (chunk.begin = args.feature_begin; chunk.begin < args.feature_end; chunk.begin = chunk.end) {
     const size_t left = args.feature_end - chunk.begin;
     chunk.end = chunk.begin + (left < kMostFeatures ? left : kMostFeatures);
     for (chunk.panel = 0; chunk.panel < layout.n_panels; ++chunk.panel) {
       chunk.row = 0;
-      for (size_t tile = n_tiles; tile > 0; --tile, chunk.row += chunk.n_rows) {
-        chunk.n_rows = (args.n_rows - chunk.row + tile - 1) / tile;
+      for (chunk.tile = 0; chunk.tile < chunk.n_tiles; ++chunk.tile, chunk.row += chunk.n_rows) {
+        const size_t tiles_left = chunk.n_tiles - chunk.tile;
+        chunk.n_rows = (args.n_rows - chunk.row + tiles_left - 1) / tiles_left;
         multiply_chunk_rows<W, kMostRows>(args, layout, chunk);
       }
     }
