@@ -45,12 +45,30 @@ struct WeightRows {
     T::template load<kTile>(edge, 64);
   }
 
-  /// Asks for what this tile's rows will need two blocks later; past the end of a row, for what the rows `next`
-  /// features on need first.
-  void prefetch(size_t block, size_t blocks, size_t next) const {
-    const size_t ahead = block + 2;
-    const char* p = ahead < blocks ? start + ahead * 64 : start + next * row_bytes + (ahead - blocks) * 64;
+  /// Asks for a block of the rows `next` features on.
+  void prefetch(size_t block, size_t next) const {
+    const char* p = start + next * row_bytes + block * 64;
     for (size_t row = 0; row < kWeightRows; ++row) __builtin_prefetch(p + row * row_bytes, 0, 2);
+  }
+};
+
+/// What a pass over a tile of features asks memory for. The first of the passes that share a tile brings the tile's own
+/// weights, two blocks ahead, past the end of a row those that the next tile needs first; the others share in asking
+/// for the next tile, so that memory is not idle while they multiply.
+struct Ask {
+  bool from_memory;
+  size_t pass, n_passes;
+
+  template <int kF>
+  void prefetch(const WeightRows (&rows)[2], size_t block, size_t blocks) const {
+    constexpr size_t kNext = kF * kWeightRows;
+    if (!from_memory) return;
+    if (pass == 0) {
+      const size_t ahead = block + 2;
+      for (int f = 0; f < kF; ++f) ahead < blocks ? rows[f].prefetch(ahead, 0) : rows[f].prefetch(ahead - blocks, kNext);
+    } else if (block % (n_passes - 1) == pass - 1) {
+      for (int f = 0; f < kF; ++f) rows[f].prefetch(block, kNext);
+    }
   }
 };
 
@@ -61,7 +79,7 @@ using Sums = float[kPassGroups][kWeightRows * kTileColumns];
 
 /// sums[f][g] = the products of 16 * kF features with kG groups of columns, whole k.
 template <class T, int kF, int kG>
-void multiply_tiles(const MatmulArgs& args, size_t feature, const char* group, size_t blocks, bool from_memory,
+void multiply_tiles(const MatmulArgs& args, size_t feature, const char* group, size_t blocks, const Ask& ask,
                     Sums* sums, size_t first) {
   const WeightRows rows[2] = {WeightRows::at(args, feature), WeightRows::at(args, feature + (kF - 1) * kWeightRows)};
   T::template zero<0>();
@@ -71,9 +89,7 @@ void multiply_tiles(const MatmulArgs& args, size_t feature, const char* group, s
   for (size_t block = 0; block < blocks; ++block, group += kTileBytes) {
     T::template load<6>(group, 64);
     if constexpr (kG == 2) T::template load<7>(group + blocks * kTileBytes, 64);
-    if (from_memory) {
-      for (int f = 0; f < kF; ++f) rows[f].prefetch(block, blocks, kF * kWeightRows);
-    }
+    ask.prefetch<kF>(rows, block, blocks);
     rows[0].template load<T, 4>(block);
     T::template multiply_add<0, 4, 6>();
     if constexpr (kG == 2) T::template multiply_add<1, 4, 7>();
@@ -93,10 +109,11 @@ template <class T, int kF>
 void multiply_groups(const MatmulArgs& args, size_t feature, const char* packed, size_t blocks, size_t n_groups,
                      bool from_memory, Sums* sums) {
   size_t first = 0;
-  for (; first + 2 <= n_groups; first += 2, from_memory = false)
-    multiply_tiles<T, kF, 2>(args, feature, packed + first * blocks * kTileBytes, blocks, from_memory, sums, first);
+  Ask ask{.from_memory = from_memory, .pass = 0, .n_passes = (n_groups + 1) / 2};
+  for (; first + 2 <= n_groups; first += 2, ++ask.pass)
+    multiply_tiles<T, kF, 2>(args, feature, packed + first * blocks * kTileBytes, blocks, ask, sums, first);
   if (first < n_groups)
-    multiply_tiles<T, kF, 1>(args, feature, packed + first * blocks * kTileBytes, blocks, from_memory, sums, first);
+    multiply_tiles<T, kF, 1>(args, feature, packed + first * blocks * kTileBytes, blocks, ask, sums, first);
 }
 
 /// Adds the three sums of a number. The smallest terms first.
