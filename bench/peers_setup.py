@@ -57,6 +57,8 @@ def openvino_model():
     folder = CACHE / "openvino-model"
     if not (folder / "openvino_model.xml").exists():
         python = environment("export", "optimum.exporters.openvino", EXPORT)
+        # It comes along, a text model has no use for it, and built for another torch it stops every import.
+        run([python, "-m", "pip", "uninstall", "--yes", "torchvision"], "export.log")
         print("exporting the model for OpenVINO", file=sys.stderr)
         run([python.parent / "optimum-cli", "export", "openvino", "--model", speed.make_checkpoint(), "--task", "text-generation-with-past",
              folder], "export.log")
