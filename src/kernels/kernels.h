@@ -58,8 +58,9 @@ struct MatmulArgs {
   size_t feature_begin;
   size_t feature_end;
   const float* bias;  // [n_features], or null
-  float* y;           // row 0, feature 0
+  float* y;           // row 0, feature 0; what it holds before means nothing, until the return partial sums
   size_t y_stride;    // floats between rows
+  const void* next_weight = nullptr;  // where the caller goes on after feature_end, to be prefetched; null: there
 };
 
 /// Attention of query rows over one block of one KV head, not yet normalized. For row r, over the first
@@ -103,7 +104,8 @@ struct KernelTable {
   size_t pack_rows;
   size_t (*item_features)(size_t n_rows, size_t k, Element weight_type) noexcept;
 
-  /// Bytes of n_rows rows of k activations packed for products with weights of this type (a multiple of 64).
+  /// Bytes of n_rows rows of k activations packed for products with weights of this type, with any rounding (a multiple
+  /// of 64).
   size_t (*packed_bytes)(size_t n_rows, size_t k, Element weight_type) noexcept;
 
   /// Reorders activations as this set reads weights of this type, rounded first if asked.

@@ -8,8 +8,6 @@
 namespace kvfork::model {
 namespace {
 
-size_t element_bytes(kernels::Element type) { return type == kernels::Element::F32 ? 4 : 2; }
-
 // How a matrix's features are divided into items of work.
 struct Division {
   size_t n_features;
@@ -61,13 +59,11 @@ void Forward::run(std::span<const Step> steps, float* logits, Scratch& scratch) 
 
 void Forward::embed(std::span<const Step> steps, std::span<const SequenceRows> sequences, Scratch& scratch) const noexcept {
   const size_t hidden = config_.hidden_size;
-  const size_t row_bytes = hidden * element_bytes(weights_.embedding.type);
-  const auto* table = static_cast<const std::byte*>(weights_.embedding.data);
   for (size_t i = 0; i < steps.size(); ++i) {
     for (size_t token = 0; token < steps[i].ids.size(); ++token) {
       const size_t row = sequences[i].first_row + token;
       const auto id = static_cast<size_t>(steps[i].ids[token]);
-      kernels_.widen(table + id * row_bytes, weights_.embedding.type, hidden, scratch.x + row * hidden);
+      kernels_.widen(weights_.embedding.row(id), weights_.embedding.type, hidden, scratch.x + row * hidden);
       scratch.x_rows[row] = scratch.x + row * hidden;
       const size_t half = config_.head_dim / 2;
       rotate_position(inverse_frequencies_, sequences[i].position + token, scratch.cos + row * half,
@@ -119,8 +115,8 @@ void Forward::feed_forward(const LayerWeights& layer, size_t n_rows, Scratch& sc
     pool_.run(division.n_items(), [&](size_t item, size_t) noexcept {
       const size_t begin = division.begin(item);
       const size_t end = division.end(item);
-      multiply_item(layer.gate, n_rows, begin, end, scratch.gate, scratch);
-      multiply_item(layer.up, n_rows, begin, end, scratch.up, scratch);
+      multiply_item(layer.gate, n_rows, begin, end, scratch.gate, scratch, layer.up.row(begin));
+      multiply_item(layer.up, n_rows, begin, end, scratch.up, scratch, layer.gate.row(end));
       activate(begin, end);
     });
   } else {
@@ -183,9 +179,10 @@ void Forward::pack_rows(size_t n_rows, size_t k, kernels::Element type, Scratch&
   });
 }
 
-// One item of a product: features [begin, end) of every row.
+// One item of a product: features [begin, end) of every row. `next_weight`: what the same thread reads next, where that
+// is not the following feature.
 void Forward::multiply_item(const Matrix& matrix, size_t n_rows, size_t begin, size_t end, float* y,
-                            const Scratch& scratch) const noexcept {
+                            const Scratch& scratch, const void* next_weight) const noexcept {
   kernels_.matmul({.weight = matrix.data,
                   .weight_type = matrix.type,
                   .rounding = rounding_,
@@ -196,7 +193,8 @@ void Forward::multiply_item(const Matrix& matrix, size_t n_rows, size_t begin, s
                   .feature_end = end,
                   .bias = matrix.bias_or_null(),
                   .y = y,
-                  .y_stride = matrix.n_features});
+                  .y_stride = matrix.n_features,
+                   .next_weight = next_weight});
 }
 
 // y [n_rows, n_features] = packed W^T (+ bias).

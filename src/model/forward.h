@@ -51,8 +51,8 @@ class Forward {
   void pack(const float* x, size_t n_rows, size_t k, kernels::Element type, Scratch& scratch) const noexcept;
   template <class Make>
   void pack_rows(size_t n_rows, size_t k, kernels::Element type, Scratch& scratch, const Make& make) const noexcept;
-  void multiply_item(const Matrix& matrix, size_t n_rows, size_t begin, size_t end, float* y,
-                     const Scratch& scratch) const noexcept;
+  void multiply_item(const Matrix& matrix, size_t n_rows, size_t begin, size_t end, float* y, const Scratch& scratch,
+                     const void* next_weight = nullptr) const noexcept;
   void multiply(const Matrix& matrix, size_t n_rows, float* y, const Scratch& scratch) const noexcept;
   void multiply_add(const Matrix& matrix, size_t n_rows, Scratch& scratch) const noexcept;
 

@@ -17,11 +17,6 @@
 namespace kvfork::kernels {
 namespace {
 
-template <class V, int kRows, int kFeatures>
-[[gnu::always_inline]] inline void clear(typename V::Reg (&acc)[kRows][kFeatures]) {
-  unrolled<kRows>([&](auto r) KVFORK_INLINE { unrolled<kFeatures>([&](auto f) KVFORK_INLINE { acc[r][f] = V::zero(); }); });
-}
-
 /// acc[r][f] += products of packed row r (x + r * x_stride) and one part of one step's weights, raw(f).
 template <class W, int kPart, int kRows, int kFeatures, class Raw>
 [[gnu::always_inline]] inline void add_products(const Raw& raw, const float* x, size_t x_stride,
@@ -35,10 +30,13 @@ template <class W, int kPart, int kRows, int kFeatures, class Raw>
   });
 }
 
-/// What a tile asks for meanwhile: every weight row, some bytes ahead, and a line of packed activations a step.
+constexpr size_t kLineFloats = 16;  // of a cache line
+
+/// What a tile asks memory for meanwhile, in each step a line: of every weight row, some bytes ahead, and of packed
+/// activations (null: none).
 struct Prefetch {
   size_t weight_bytes;
-  const float* x;
+  const float* x = nullptr;
 };
 
 /// acc[r][f] = products of packed row r and weight row f over n inputs of one panel.
@@ -46,13 +44,15 @@ template <class W, int kRows, int kFeatures>
 [[gnu::always_inline]] inline void accumulate(const char* const (&weight)[kFeatures], const float* x, size_t x_stride, size_t n,
                                               Prefetch ahead, typename W::V::Reg (&acc)[kRows][kFeatures]) {
   constexpr size_t kStepBytes = W::kStep * W::kElementBytes;
-  clear<typename W::V>(acc);
+  unrolled<kRows>([&](auto r) KVFORK_INLINE {
+    unrolled<kFeatures>([&](auto f) KVFORK_INLINE { acc[r][f] = W::V::zero(); });
+  });
   const size_t n_steps = n / W::kStep;
   for (size_t step = 0; step < n_steps; ++step) {
     size_t at = step * kStepBytes;
-    const auto raw = [&](int f) { return W::load(weight[f] + at); };
+    const auto raw = [&](int f) KVFORK_INLINE { return W::load(weight[f] + at); };
     for (int f = 0; f < kFeatures; ++f) __builtin_prefetch(weight[f] + at + ahead.weight_bytes, 0, 2);
-    __builtin_prefetch(ahead.x + step * 16, 0, 2);
+    if (ahead.x) __builtin_prefetch(ahead.x + step * kLineFloats, 0, 2);
     add_products<W, 0>(raw, x + step * W::kPackedStep, x_stride, acc);
     if constexpr (W::kParts == 2) {
       // Kept in registers between the two parts, the weights would push accumulators out to the stack. So the
@@ -63,7 +63,7 @@ template <class W, int kRows, int kFeatures>
   }
   if (const size_t tail = n % W::kStep; tail != 0) {
     const float* at = x + n_steps * W::kPackedStep;
-    const auto raw = [&](int f) { return W::load_n(weight[f] + n_steps * kStepBytes, tail); };
+    const auto raw = [&](int f) KVFORK_INLINE { return W::load_n(weight[f] + n_steps * kStepBytes, tail); };
     add_products<W, 0>(raw, at, x_stride, acc);
     if constexpr (W::kParts == 2) add_products<W, 1>(raw, at, x_stride, acc);
   }
@@ -87,70 +87,12 @@ template <class V, int kRows, int kFeatures, class Use>
   });
 }
 
-// Measured with one row (fraction of a plain sequential read, Zen 4): rows of 3.5 KB 114% with 1 KB ahead, 95% with
-// 4 KB; rows of 19 KB 67% with 1 KB, 95% with 4 KB (AVX2). AVX-512 reads 83% with the latter rows in tiles of 4
-// features, 94% with 8.
-constexpr size_t kAheadShort = 1024, kAheadLong = 4096;
-constexpr size_t kFittingBytes = 8 * 1024;  // packed rows that stay in the first-level cache while weights stream through
-
-template <class W>
-bool rows_fit(const MatmulArgs& args) {
-  return args.n_rows * args.k * sizeof(float) <= kFittingBytes;
-}
-
-template <class W>
-const char* weight_at(const MatmulArgs& args, size_t feature, size_t panel) {
-  return static_cast<const char*>(args.weight) + (feature * args.k + panel * kPanelK) * W::kElementBytes;
-}
-
-/// Few rows: one pass over the weights in memory. The features are cut into kFeatures parts of equal length, and a tile
-/// takes one feature of each: every weight row is then read to its end by one of few streams that run through memory in
-/// order, which is what the processor's own prefetchers follow. Tiles of adjacent features read less than half as fast.
-template <class W, int kRows, int kFeatures>
-void multiply_few(const MatmulArgs& args) {
-  using V = typename W::V;
-  const PackedLayout<W> layout(args.n_rows, args.k);
-  const float* x = static_cast<const float*>(args.packed);
-  const size_t ahead = rows_fit<W>(args) ? kAheadShort : kAheadLong;
-  const size_t n_tiles = (args.feature_end - args.feature_begin + kFeatures - 1) / kFeatures;
-  for (size_t tile = 0; tile < n_tiles; ++tile) {
-    const auto feature = [&](size_t f) { return args.feature_begin + tile + f * n_tiles; };
-    float total[kRows][kFeatures] = {};
-    for (size_t panel = 0; panel < layout.n_panels; ++panel) {
-      const char* weight[kFeatures];
-      for (size_t f = 0; f < kFeatures; ++f) {
-        // Where a part is one feature short, the last feature is taken again and the result dropped.
-        weight[f] = weight_at<W>(args, feature(f) < args.feature_end ? feature(f) : args.feature_end - 1, panel);
-      }
-      typename V::Reg acc[kRows][kFeatures];
-      accumulate<W>(weight, x + layout.offset(panel, 0), layout.stride(panel), layout.n_inputs(panel), {ahead, x}, acc);
-      for_sums<V>(acc, [&](auto r, const float* sum) KVFORK_INLINE {
-        for (int f = 0; f < kFeatures; ++f) total[r][f] = panel == 0 ? sum[f] : total[r][f] + sum[f];
-      });
-    }
-    for (size_t r = 0; r < kRows; ++r) {
-      for (size_t f = 0; f < kFeatures; ++f) {
-        if (feature(f) >= args.feature_end) continue;
-        args.y[r * args.y_stride + feature(f)] = args.bias ? total[r][f] + args.bias[feature(f)] : total[r][f];
-      }
-    }
-  }
-}
-
-/// Features whose weights of one panel stay in the second-level cache while all rows pass.
-template <class V>
-constexpr size_t chunk_features(size_t element_bytes) {
-  constexpr size_t kChunkBytes = 256 * 1024;
-  return round_up(kChunkBytes / (kPanelK * element_bytes), V::kTileFeatures);
-}
-
-/// Features of a chunk in one panel, for a tile of rows.
-struct ChunkRows {
-  size_t begin, end;  // features
-  size_t panel;
+/// Some rows and, of `first`, `first + stride`, ..., the features before `end`, in one panel. Where these are fewer than
+/// the registers take, the last is multiplied again and the result dropped.
+struct Tile {
   size_t row;
-  size_t n_rows;
-  size_t tile, n_tiles;  // which tile of rows, of how many
+  size_t first, stride, end;
+  size_t panel;
 };
 
 /// y[0, kFeatures) = or += a row's sums over one panel, and the bias after the last.
@@ -161,60 +103,125 @@ template <int kFeatures>
   for (int f = 0; f < kFeatures; ++f) y[f] = bias ? total[f] + bias[f] : total[f];
 }
 
-/// Bytes from a weight to its like in the panel or, after the last, in the features that follow.
 template <class W>
-size_t next_chunk(const MatmulArgs& args, const PackedLayout<W>& layout, const ChunkRows& chunk) {
-  constexpr size_t kPanelBytes = kPanelK * W::kElementBytes;
-  if (chunk.panel + 1 < layout.n_panels) return kPanelBytes;
-  return (chunk.end - chunk.begin) * args.k * W::kElementBytes - chunk.panel * kPanelBytes;
+const char* weight_at(const MatmulArgs& args, size_t feature, size_t input) {
+  return static_cast<const char*>(args.weight) + (feature * args.k + input) * W::kElementBytes;
+}
+
+template <class W, int kRows, int kFeatures>
+[[gnu::always_inline]] inline void multiply_tile(const MatmulArgs& args, const PackedLayout<W>& layout, const Tile& tile,
+                                                 Prefetch ahead) {
+  using V = typename W::V;
+  const auto feature = [&](size_t f) { return tile.first + f * tile.stride; };
+  const char* weight[kFeatures];
+  for (size_t f = 0; f < kFeatures; ++f)
+    weight[f] = weight_at<W>(args, feature(f) < tile.end ? feature(f) : tile.end - 1, layout.begin(tile.panel));
+  const float* x = static_cast<const float*>(args.packed) + layout.offset(tile.panel, tile.row);
+  typename V::Reg acc[kRows][kFeatures];
+  accumulate<W>(weight, x, layout.stride(tile.panel), layout.n_inputs(tile.panel), ahead, acc);
+  const float* bias = tile.panel + 1 == layout.n_panels ? args.bias : nullptr;
+  const bool adjacent = tile.stride == 1 && tile.first + kFeatures <= tile.end;
+  for_sums<V>(acc, [&](auto r, const float* sum) KVFORK_INLINE {
+    float* y = args.y + (tile.row + static_cast<size_t>(r)) * args.y_stride;
+    if (adjacent) return add_sums<kFeatures>(sum, tile.panel == 0, bias ? bias + tile.first : nullptr, y + tile.first);
+    for (size_t f = 0; f < kFeatures && feature(f) < tile.end; ++f)
+      add_sums<1>(sum + f, tile.panel == 0, bias ? bias + feature(f) : nullptr, y + feature(f));
+  });
+}
+
+// Measured with one row (fraction of a plain sequential read, Zen 4): rows of 3.5 KB 114% with 1 KB ahead, 95% with
+// 4 KB; rows of 19 KB 67% with 1 KB, 95% with 4 KB (AVX2). AVX-512 reads 83% with the latter rows in tiles of 4
+// features, 94% with 8.
+constexpr size_t kAheadShort = 1024, kAheadLong = 4096;
+
+/// Whether the packed rows stay in the first-level cache while weights stream through it.
+template <class W>
+bool rows_fit(const PackedLayout<W>& layout) {
+  constexpr size_t kFittingBytes = 8 * 1024;
+  return layout.n_bytes() <= kFittingBytes;
+}
+
+/// Few rows: one pass over the weights in memory. The features are cut into kFeatures parts (the last may be short or
+/// empty), and a tile takes one feature of each: every weight row is then read to its end by one of few streams that run
+/// through memory in order, which is what the processor's own prefetchers follow. Tiles of adjacent features read less
+/// than half as fast.
+template <class W, int kRows, int kFeatures>
+void multiply_few(const MatmulArgs& args, const PackedLayout<W>& layout) {
+  const Prefetch ahead{.weight_bytes = rows_fit(layout) ? kAheadShort : kAheadLong};
+  const size_t n_tiles = (args.feature_end - args.feature_begin + kFeatures - 1) / kFeatures;
+  Tile tile{.row = 0, .first = args.feature_begin, .stride = n_tiles, .end = args.feature_end, .panel = 0};
+  for (; tile.first < args.feature_begin + n_tiles; ++tile.first) {
+    for (tile.panel = 0; tile.panel < layout.n_panels; ++tile.panel)
+      multiply_tile<W, kRows, kFeatures>(args, layout, tile, ahead);
+  }
 }
 
 template <class W, int kRows>
-void multiply_chunk_rows(const MatmulArgs& args, const PackedLayout<W>& layout, const ChunkRows& chunk) {
+void multiply_up_to(const MatmulArgs& args, const PackedLayout<W>& layout) {
   using V = typename W::V;
-  constexpr int kFeatures = V::kTileFeatures;
   if constexpr (kRows > 1) {
-    if (chunk.n_rows < kRows) return multiply_chunk_rows<W, kRows - 1>(args, layout, chunk);
+    if (args.n_rows < kRows) return multiply_up_to<W, kRows - 1>(args, layout);
+  } else if constexpr (V::kLongRowFeatures != V::kTileFeatures) {
+    if (!rows_fit(layout)) return multiply_few<W, kRows, V::kLongRowFeatures>(args, layout);
   }
-  const float* x = static_cast<const float*>(args.packed) + layout.offset(chunk.panel, chunk.row);
-  const size_t x_stride = layout.stride(chunk.panel);
-  const size_t n = layout.n_inputs(chunk.panel);
-  const float* bias = chunk.panel + 1 == layout.n_panels ? args.bias : nullptr;
-  // The first rows ask for the chunk's own weights, a tile of features ahead; the others share in asking for the chunk
-  // that follows.
-  const size_t tile_bytes = kFeatures * args.k * W::kElementBytes;
-  const size_t next_chunk_bytes = next_chunk<W>(args, layout, chunk);
-  Prefetch next{.weight_bytes = tile_bytes, .x = x + kRows * x_stride};
-  size_t turn = chunk.tile;
-  for (size_t first = chunk.begin; first < chunk.end; first += kFeatures, next.x += n / W::kStep * 16) {
-    const char* weight[kFeatures];
-    for (size_t f = 0; f < kFeatures; ++f) {
-      // Where the last tile is short, the last feature is taken again and the result dropped.
-      weight[f] = weight_at<W>(args, first + f < chunk.end ? first + f : chunk.end - 1, chunk.panel);
-    }
-    if (chunk.tile > 0) {
-      turn = turn == 1 ? chunk.n_tiles - 1 : turn - 1;
-      next.weight_bytes = turn == 1 ? next_chunk_bytes : 0;
-    }
-    typename V::Reg acc[kRows][kFeatures];
-    accumulate<W>(weight, x, x_stride, n, next, acc);
-    for_sums<V>(acc, [&](auto r, const float* sum) KVFORK_INLINE {
-      float* y = args.y + (chunk.row + static_cast<size_t>(r)) * args.y_stride + first;
-      const float* b = bias ? bias + first : nullptr;
-      if (first + kFeatures <= chunk.end) {
-        add_sums<kFeatures>(sum, chunk.panel == 0, b, y);
-      } else {
-        for (size_t f = 0; first + f < chunk.end; ++f) add_sums<1>(sum + f, chunk.panel == 0, b ? b + f : nullptr, y + f);
-      }
-    });
+  multiply_few<W, kRows, V::kTileFeatures>(args, layout);
+}
+
+/// Features whose weights of one panel stay in the second-level cache while all rows pass: whole tiles, and whole cache
+/// lines of y.
+template <class V>
+constexpr size_t chunk_features(size_t element_bytes) {
+  constexpr size_t kChunkBytes = 256 * 1024;
+  constexpr size_t kMultiple = V::kTileFeatures % 3 == 0 ? 3 * kLineFloats : kLineFloats;
+  static_assert(kMultiple % V::kTileFeatures == 0);
+  const size_t fitting = kChunkBytes / (kPanelK * element_bytes);
+  return fitting < kMultiple ? kMultiple : fitting / kMultiple * kMultiple;
+}
+
+/// Features [begin, end) in one panel, for one of several tiles of rows.
+struct ChunkRows {
+  size_t begin, end;
+  size_t panel;
+  size_t row, n_rows;
+  size_t tile, n_tiles;
+};
+
+/// Bytes from the chunk's first weight in its panel to the first that is multiplied after the chunk.
+template <class W>
+size_t next_chunk(const MatmulArgs& args, const PackedLayout<W>& layout, const ChunkRows& chunk) {
+  const size_t input = layout.begin(chunk.panel);
+  const char* here = weight_at<W>(args, chunk.begin, input);
+  const char* next = weight_at<W>(args, chunk.end, 0);
+  if (chunk.panel + 1 < layout.n_panels) next = weight_at<W>(args, chunk.begin, layout.begin(chunk.panel + 1));
+  else if (chunk.end == args.feature_end && args.next_weight) next = static_cast<const char*>(args.next_weight);
+  return reinterpret_cast<uintptr_t>(next) - reinterpret_cast<uintptr_t>(here);
+}
+
+/// kRows rows or, down to kLeast, as many as the chunk's. The first tile of rows asks memory for the chunk's own weights, a tile
+/// of features ahead; of the others the last ones share in asking for what comes after the chunk.
+template <class W, int kRows, int kLeast>
+void multiply_chunk_rows(const MatmulArgs& args, const PackedLayout<W>& layout, const ChunkRows& chunk) {
+  constexpr int kFeatures = W::V::kTileFeatures;
+  if constexpr (kRows > kLeast) {
+    if (chunk.n_rows < kRows) return multiply_chunk_rows<W, kRows - 1, kLeast>(args, layout, chunk);
+  }
+  const size_t next_bytes = next_chunk<W>(args, layout, chunk);
+  const size_t n_steps = layout.n_inputs(chunk.panel) / W::kStep;
+  Tile tile{.row = chunk.row, .first = chunk.begin, .stride = 1, .end = chunk.end, .panel = chunk.panel};
+  Prefetch ahead{.weight_bytes = kFeatures * args.k * W::kElementBytes,
+                 .x = static_cast<const float*>(args.packed) + layout.offset(chunk.panel, chunk.row + kRows)};
+  for (size_t i = 0; tile.first < chunk.end; ++i, tile.first += kFeatures, ahead.x += n_steps * kLineFloats) {
+    const size_t others = chunk.n_tiles - 1;
+    if (chunk.tile > 0) ahead.weight_bytes = i % others == others - chunk.tile ? next_bytes : 0;
+    multiply_tile<W, kRows, kFeatures>(args, layout, tile, ahead);
   }
 }
 
 /// Many rows, in tiles of nearly equal size: one row alone would leave multipliers idle.
 template <class W>
-void multiply_many(const MatmulArgs& args) {
-  constexpr size_t kMostRows = W::V::kTileRows, kMostFeatures = chunk_features<typename W::V>(W::kElementBytes);
-  const PackedLayout<W> layout(args.n_rows, args.k);
+void multiply_many(const MatmulArgs& args, const PackedLayout<W>& layout) {
+  constexpr int kMostRows = W::V::kTileRows;
+  constexpr size_t kMostFeatures = chunk_features<typename W::V>(W::kElementBytes);
   ChunkRows chunk{.n_tiles = (args.n_rows + kMostRows - 1) / kMostRows};
   for (chunk.begin = args.feature_begin; chunk.begin < args.feature_end; chunk.begin = chunk.end) {
     const size_t left = args.feature_end - chunk.begin;
@@ -224,37 +231,35 @@ void multiply_many(const MatmulArgs& args) {
       for (chunk.tile = 0; chunk.tile < chunk.n_tiles; ++chunk.tile, chunk.row += chunk.n_rows) {
         const size_t tiles_left = chunk.n_tiles - chunk.tile;
         chunk.n_rows = (args.n_rows - chunk.row + tiles_left - 1) / tiles_left;
-        multiply_chunk_rows<W, kMostRows>(args, layout, chunk);
+        multiply_chunk_rows<W, kMostRows, (kMostRows + 1) / 2>(args, layout, chunk);
       }
     }
   }
 }
 
-template <class W, int kRows>
-void multiply_up_to(const MatmulArgs& args) {
-  using V = typename W::V;
-  if constexpr (kRows > 1) {
-    if (args.n_rows < kRows) return multiply_up_to<W, kRows - 1>(args);
-  } else if constexpr (V::kLongRowFeatures != V::kTileFeatures) {
-    if (!rows_fit<W>(args)) return multiply_few<W, kRows, V::kLongRowFeatures>(args);
-  }
-  multiply_few<W, kRows, V::kTileFeatures>(args);
-}
-
 template <class W>
 void multiply(const MatmulArgs& args) {
   if (args.n_rows == 0 || args.feature_begin >= args.feature_end) return;
-  args.n_rows <= W::V::kTileRows ? multiply_up_to<W, W::V::kTileRows>(args) : multiply_many<W>(args);
+  const PackedLayout<W> layout(args.n_rows, args.k);
+  if (args.n_rows <= W::V::kTileRows) {
+    multiply_up_to<W, W::V::kTileRows>(args, layout);
+  } else {
+    multiply_many(args, layout);
+  }
+}
+
+/// Features of k inputs that fit into some bytes: a multiple, at least one.
+inline size_t fitting_features(size_t n_bytes, size_t k, size_t element_bytes, size_t multiple) {
+  const size_t fitting = k == 0 ? multiple : n_bytes / (k * element_bytes);
+  return fitting < multiple ? multiple : fitting / multiple * multiple;
 }
 
 /// Few rows: enough bytes to stream. Many rows: a chunk.
 template <class V>
 size_t item_features(size_t n_rows, size_t k, Element weight_type) noexcept {
-  constexpr size_t kItemBytes = 128 * 1024, kMultiple = 16;
+  constexpr size_t kItemBytes = 128 * 1024;
   const size_t element_bytes = weight_type == Element::F32 ? 4 : 2;
-  if (n_rows > V::kTileRows) return chunk_features<V>(element_bytes);
-  const size_t fitting = kItemBytes / (k * element_bytes + 1);
-  return fitting < kMultiple ? kMultiple : fitting / kMultiple * kMultiple;
+  return n_rows > V::kTileRows ? chunk_features<V>(element_bytes) : fitting_features(kItemBytes, k, element_bytes, kLineFloats);
 }
 
 template <class V>

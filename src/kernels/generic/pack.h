@@ -24,7 +24,6 @@ struct FusedProducts {
 template <class Lanes>
 struct Bf16Weights : FusedProducts<Lanes> {
   using V = Lanes;
-  static constexpr Element kType = Element::BF16;
   static constexpr size_t kElementBytes = 2;
   static constexpr int kParts = 2;
   static constexpr size_t kStep = kParts * V::kLanes;
@@ -42,16 +41,10 @@ struct Bf16Weights : FusedProducts<Lanes> {
 template <class V>
 constexpr bool kDotsBf16 = requires(typename V::Reg r) { V::dot_bf16(r, r, r); };
 
-template <class V>
-constexpr bool packs_pairs(Element weight_type, Rounding rounding) {
-  return kDotsBf16<V> && weight_type == Element::BF16 && rounding == Rounding::ToBF16;
-}
-
 /// Pairs of bf16 weights with pairs of activations, both as they lie in memory.
 template <class Lanes>
 struct Bf16Pairs {
   using V = Lanes;
-  static constexpr Element kType = Element::BF16;
   static constexpr size_t kElementBytes = 2;
   static constexpr int kParts = 1;
   static constexpr size_t kStep = 2 * V::kLanes;
@@ -71,7 +64,6 @@ struct Bf16Pairs {
 template <class Lanes>
 struct F16Weights : FusedProducts<Lanes> {
   using V = Lanes;
-  static constexpr Element kType = Element::F16;
   static constexpr size_t kElementBytes = 2;
   static constexpr int kParts = 1;
   static constexpr size_t kStep = V::kLanes;
@@ -88,7 +80,6 @@ struct F16Weights : FusedProducts<Lanes> {
 template <class Lanes>
 struct F32Weights : FusedProducts<Lanes> {
   using V = Lanes;
-  static constexpr Element kType = Element::F32;
   static constexpr size_t kElementBytes = 4;
   static constexpr int kParts = 1;
   static constexpr size_t kStep = V::kLanes;
@@ -102,20 +93,31 @@ struct F32Weights : FusedProducts<Lanes> {
   }
 };
 
-/// Inputs are packed in panels of this many. Measured (AVX-512 of Zen 4, 512 rows of 4864 inputs, of the peak of FMA): 0.86
-/// with 768, 0.88 with 1024 to 2048, which has fewer sums over lanes.
+/// Inputs are packed, multiplied and summed in panels of this many at most, of equal length but for the last. That is part of
+/// the order of operations: another number gives other bits. Measured (AVX-512 of Zen 4, 512 rows of 4864 inputs): 0.86 of
+/// the peak of multiply-adds with 768, 0.88 with 1024 to 2048, which has fewer sums over lanes.
 constexpr size_t kPanelK = 2048;
 
 /// How packed activations lie: panel after panel of k, in each row after row, `stride` floats apart.
 template <class W>
 struct PackedLayout {
+  static constexpr size_t kMultiple = 32;  // of a panel's inputs: whole steps in every set
+  static_assert(kMultiple % W::kStep == 0 && kPanelK % kMultiple == 0);
+
   size_t n_rows;
   size_t k;
-  size_t n_panels;
+  size_t panel_inputs = kMultiple;
+  size_t n_panels = 1;
 
-  PackedLayout(size_t rows, size_t inputs) : n_rows(rows), k(inputs), n_panels(inputs == 0 ? 1 : (inputs + kPanelK - 1) / kPanelK) {}
+  PackedLayout(size_t rows, size_t inputs) : n_rows(rows), k(inputs) {
+    if (k == 0) return;
+    const size_t least = (k + kPanelK - 1) / kPanelK;
+    panel_inputs = round_up((k + least - 1) / least, kMultiple);
+    n_panels = (k + panel_inputs - 1) / panel_inputs;
+  }
 
-  size_t n_inputs(size_t panel) const { return panel + 1 < n_panels ? kPanelK : k - panel * kPanelK; }
+  size_t begin(size_t panel) const { return panel * panel_inputs; }
+  size_t n_inputs(size_t panel) const { return panel + 1 < n_panels ? panel_inputs : k - begin(panel); }
   /// Rows a multiple of 1024 bytes apart would fall into the same few cache sets, so such a row gets one line more.
   size_t stride(size_t panel) const {
     const size_t floats = round_up((n_inputs(panel) + W::kStep - 1) / W::kStep * W::kPackedStep, 16);
@@ -131,7 +133,7 @@ struct PackedLayout {
 template <class V, class Use>
 auto with_weights(Element weight_type, Rounding rounding, const Use& use) {
   if constexpr (kDotsBf16<V>) {
-    if (packs_pairs<V>(weight_type, rounding)) return use(Bf16Pairs<V>{});
+    if (weight_type == Element::BF16 && rounding == Rounding::ToBF16) return use(Bf16Pairs<V>{});
   }
   switch (weight_type) {
     case Element::F32:
@@ -164,6 +166,7 @@ void pack_step(const float* x, size_t n, Rounding rounding, float* out) {
   }
 }
 
+/// Enough for every rounding: pairs take half the floats of a panel and a line more at most.
 template <class V>
 size_t packed_bytes(size_t n_rows, size_t k, Element weight_type) noexcept {
   return with_weights<V>(weight_type, Rounding::None, [&]<class W>(W) { return PackedLayout<W>(n_rows, k).n_bytes(); });
@@ -174,8 +177,8 @@ void pack(const PackArgs& args) noexcept {
   with_weights<V>(args.weight_type, args.rounding, [&]<class W>(W) {
     const PackedLayout<W> layout(args.n_rows, args.k);
     for (size_t row = args.row_begin; row < args.row_end; ++row) {
-      const float* x = args.x + (row - args.row_begin) * args.x_stride;
-      for (size_t panel = 0; panel < layout.n_panels; ++panel, x += kPanelK) {
+      for (size_t panel = 0; panel < layout.n_panels; ++panel) {
+        const float* x = args.x + (row - args.row_begin) * args.x_stride + layout.begin(panel);
         float* out = static_cast<float*>(args.packed) + layout.offset(panel, row);
         const size_t n = layout.n_inputs(panel);
         for (size_t i = 0; i < n; i += W::kStep, out += W::kPackedStep) pack_step<W>(x + i, n - i, args.rounding, out);
