@@ -80,7 +80,7 @@ struct ThreadPool::State {
   size_t n_threads = 1;
   std::mutex region_mutex;  // one region at a time
 
-  // Written before the ticket is published, read only by holders of an item.
+  // Written before the tickets are published, read only by holders of an item.
   Function function = nullptr;
   const void* body = nullptr;
   uint32_t n_items = 0;
@@ -97,7 +97,8 @@ struct ThreadPool::State {
   // Where the items of a share begin: shares are consecutive and differ by one item at most.
   size_t share_begin(size_t share, size_t total) const noexcept { return share * total / n_threads; }
 
-  // Its own share first, then what others have left of theirs.
+  // Its own share first, then what others have left of theirs: from the front too, which costs little, since shares end
+  // at about the same time.
   void take_items(size_t thread) noexcept {
     for (size_t i = 0; i < n_threads; ++i) take_share((thread + i) % n_threads, thread);
   }
