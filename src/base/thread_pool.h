@@ -2,8 +2,7 @@
 //
 // Work is divided into items. A thread takes those of its own share in order, so that it reads on in memory, then what
 // others have left; which thread takes an item never changes what it computes, so results do not depend on the number
-// of threads. Waits spin briefly and then sleep, so that another busy
-// process costs its share and no more.
+// of threads. Waits spin briefly and then sleep, so that another busy process costs its share and no more.
 // Thread rule: `run` may be called from any thread; calls that other threads take part in are serialized. Items must not
 // call `run`.
 #pragma once

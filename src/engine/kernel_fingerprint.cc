@@ -81,7 +81,7 @@ class Probe {
     kernels_.matmul({.weight = weight.data(), .weight_type = type, .rounding = rounding, .packed = packed.data(), .n_rows = kRows, .k = kInput,
                      .feature_begin = 0, .feature_end = kFeatures, .bias = bias.data(), .y = y.data(), .y_stride = kFeatures});
     add(y);
-    std::vector<float> wide(kFeatures * kInput);
+    std::vector<float> wide(kInput);
     kernels_.widen(weight.data(), type, wide.size(), wide.data());
     add(wide);
   }
