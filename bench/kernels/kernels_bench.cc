@@ -95,11 +95,14 @@ void pack_all(const KernelTable& table, kernels::PackArgs args) {
   table.pack(args);
 }
 
-/// What bounds products with weights of this type. On tiles float32 mode needs three of theirs for one; products of bfloat16
-/// pairs are two at a time.
+/// What bounds products with weights of this type. On tiles float32 mode needs three of theirs for one, float16 weights
+/// twice as many; products of bfloat16 pairs are two at a time.
 double peak_flops(const KernelTable& table, Element type, Rounding rounding) {
   const std::string set = table.name;
-  if (set == "amx" && type == Element::BF16) return tile_flops_per_second() / (rounding == Rounding::None ? 3 : 1);
+  if (set == "amx" && type != Element::F32) {
+    const int products = (rounding == Rounding::None ? 3 : 1) * (type == Element::F16 ? 2 : 1);
+    return tile_flops_per_second() / products;
+  }
   const bool pairs = set == "avx512_bf16" && type == Element::BF16 && rounding == Rounding::ToBF16;
   return register_flops_per_second(set) * (pairs ? 2 : 1);
 }

@@ -1,7 +1,7 @@
-// Activations as the second operand of tile products with bf16 weights.
+// Activations as the second operand of tile products with bf16 numbers: bf16 weights, or the terms of float16 ones.
 //
 // In float32 mode an activation is the exact sum of three bf16 numbers: its first 8 significant bits, the next 8,
-// and the rest. Each is a column of its own, whose products with bf16 weights are exact; the three sums are added
+// and the rest. Each is a column of its own, whose products with bf16 numbers are exact; the three sums are added
 // at the end (matmul.h). In bfloat16 mode there is one column per row. Columns lie in groups of 16, one tile wide:
 //
 //   packed[group][k / 32][16 pairs of k][16 columns], pairs of bf16

@@ -1,5 +1,5 @@
-// The table of the set on T's tiles: products with bf16 weights and attention over bf16 blocks on tiles, everything else as
-// avx512 does it.
+// The table of the set on T's tiles: products with bf16 and float16 weights and attention over bf16 blocks on tiles,
+// everything else as avx512 does it.
 #pragma once
 
 #include "kernels/amx/attention.h"
@@ -11,24 +11,29 @@
 namespace kvfork::kernels {
 namespace {
 
+/// float32 weights would take three terms.
+inline bool fits_tiles(Element weight_type) {
+  return weight_type != Element::F32;
+}
+
 inline size_t packed_bytes_on_tiles(size_t n_rows, size_t k, Element weight_type) noexcept {
-  return weight_type == Element::BF16 ? amx_packed_bytes(n_rows, k) : packed_bytes<Avx512>(n_rows, k, weight_type);
+  return fits_tiles(weight_type) ? amx_packed_bytes(n_rows, k) : packed_bytes<Avx512>(n_rows, k, weight_type);
 }
 
 inline void pack_on_tiles(const PackArgs& args) noexcept {
-  return args.weight_type == Element::BF16 ? amx_pack(args) : pack<Avx512>(args);
+  return fits_tiles(args.weight_type) ? amx_pack(args) : pack<Avx512>(args);
 }
 
 inline size_t item_features_on_tiles(size_t n_rows, size_t k, Element weight_type) noexcept {
   constexpr size_t kItemBytes = 256 * 1024, kMultiple = 2 * kWeightRows;
-  if (weight_type != Element::BF16) return item_features<Avx512>(n_rows, k, weight_type);
+  if (!fits_tiles(weight_type)) return item_features<Avx512>(n_rows, k, weight_type);
   const size_t fitting = kItemBytes / (k * sizeof(uint16_t) + 1);
   return fitting < kMultiple ? kMultiple : fitting / kMultiple * kMultiple;
 }
 
 template <class T>
 void matmul_on_tiles(const MatmulArgs& args) noexcept {
-  return args.weight_type == Element::BF16 ? amx_matmul<T>(args) : matmul<Avx512>(args);
+  return fits_tiles(args.weight_type) ? amx_matmul<T>(args) : matmul<Avx512>(args);
 }
 
 template <class T>
