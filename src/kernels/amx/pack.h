@@ -49,31 +49,35 @@ inline size_t amx_packed_bytes(size_t n_rows, size_t k) {
   return Columns(n_rows, Rounding::None).n_groups * n_blocks(k) * kTileBytes;
 }
 
-/// Takes the first 8 significant bits off x: returns them, and leaves the rest, exactly. An infinity or NaN leaves
-/// zero.
-inline __m512 take_term(__m512& x) {
+/// x cut after 8 significant bits.
+inline __m512 first_bits(__m512 x) {
+  return Avx512::bf16_odd(_mm512_castps_si512(x));
+}
+
+/// The terms of x, each in the upper halves. An infinity or a NaN is its first term alone.
+inline void split(__m512 x, __m512 (&terms)[kMaxTerms]) {
   const __mmask16 finite = _mm512_cmp_ps_mask(_mm512_sub_ps(x, x), _mm512_setzero_ps(), _CMP_EQ_OQ);
   const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
   const __m512i bits = _mm512_castps_si512(x);
   const __m512i quiet = _mm512_mask_or_epi32(bits, nan, bits, _mm512_set1_epi32(0x00400000));
-  const __m512 term =
-      _mm512_castsi512_ps(_mm512_and_si512(quiet, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
-  x = _mm512_maskz_sub_ps(finite, x, term);
-  return term;
+  terms[0] = first_bits(_mm512_castsi512_ps(quiet));
+  const __m512 rest = _mm512_maskz_sub_ps(finite, x, terms[0]);
+  terms[1] = first_bits(rest);
+  terms[2] = _mm512_sub_ps(rest, terms[1]);
 }
 
 /// Terms of 32 activations of one row from x on (`n` of them; the rest are zero).
 inline void split(const float* x, size_t n, Rounding rounding, __m512i (&terms)[kMaxTerms]) {
-  __m512 a = n >= 16 ? Avx512::load(x) : Avx512::load_n(x, n);
-  __m512 b = n >= 32 ? Avx512::load(x + 16) : n > 16 ? Avx512::load_n(x + 16, n - 16) : Avx512::zero();
+  const __m512 a = n >= 16 ? Avx512::load(x) : Avx512::load_n(x, n);
+  const __m512 b = n >= 32 ? Avx512::load(x + 16) : n > 16 ? Avx512::load_n(x + 16, n - 16) : Avx512::zero();
   if (rounding == Rounding::ToBF16) {
     terms[0] = Avx512::upper_halves(Avx512::round_bf16(a), Avx512::round_bf16(b));
     return;
   }
-  for (__m512i& term : terms) {
-    const __m512 part_a = take_term(a), part_b = take_term(b);
-    term = Avx512::upper_halves(part_a, part_b);
-  }
+  __m512 terms_a[kMaxTerms], terms_b[kMaxTerms];
+  split(a, terms_a);
+  split(b, terms_b);
+  for (size_t i = 0; i < kMaxTerms; ++i) terms[i] = Avx512::upper_halves(terms_a[i], terms_b[i]);
 }
 
 /// The rows of args within one run of 16 (or all of a shared group), block by block.

@@ -27,8 +27,7 @@ inline void pack_on_tiles(const PackArgs& args) noexcept {
 inline size_t item_features_on_tiles(size_t n_rows, size_t k, Element weight_type) noexcept {
   constexpr size_t kItemBytes = 256 * 1024, kMultiple = 2 * kWeightRows;
   if (!fits_tiles(weight_type)) return item_features<Avx512>(n_rows, k, weight_type);
-  const size_t fitting = kItemBytes / (k * sizeof(uint16_t) + 1);
-  return fitting < kMultiple ? kMultiple : fitting / kMultiple * kMultiple;
+  return fitting_features(kItemBytes, k, sizeof(uint16_t), kMultiple);
 }
 
 template <class T>

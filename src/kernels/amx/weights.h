@@ -102,13 +102,12 @@ inline void split_f16(__m512i weights, __m512i& high, __m512i& rest) {
   const __m512i sorted = _mm512_permutexvar_epi16(_mm512_load_si512(kEvenThenOdd), weights);
   const __m512 even = _mm512_cvtph_ps(_mm512_castsi512_si256(sorted));
   const __m512 odd = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(sorted, 1));
-  const auto upper = [](__m512 x) { return Avx512::bf16_odd(_mm512_castps_si512(x)); };
   const auto pairs = [](__m512 low_halves, __m512 high_halves) {
     return _mm512_mask_blend_epi16(0xaaaaaaaau, _mm512_srli_epi32(_mm512_castps_si512(low_halves), 16),
                                    _mm512_castps_si512(high_halves));
   };
   high = pairs(even, odd);
-  rest = pairs(_mm512_sub_ps(even, upper(even)), _mm512_sub_ps(odd, upper(odd)));
+  rest = pairs(_mm512_sub_ps(even, first_bits(even)), _mm512_sub_ps(odd, first_bits(odd)));
 }
 
 /// float16 weights of 16 features. The first pass over a run makes its tiles, which all passes read: runs are short
