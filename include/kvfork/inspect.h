@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "kvfork/error.h"
 #include "kvfork/identity.h"
 #include "kvfork/prompt.h"
 
@@ -39,11 +40,27 @@ bool is_saved_context(const std::string& path);
 
 enum class ContextCheck {
   Quick,  ///< header, ids, logits and text against their checksums
-  All,    ///< every byte of the file
+  All,    ///< every byte of the file, and that its id is that of its identity and ids
 };
 
-/// Throws Error{NotFound, Io}, Error{Corrupt} for a damaged file, Error{InvalidArgument} for another format version.
+/// The file alone, without its parent. Throws Error{NotFound, Io}, Error{Corrupt} for a damaged file,
+/// Error{InvalidArgument} for another format version.
 ContextFacts inspect_context(const std::string& path, ContextCheck check);
+
+/// A context that a child's file continues.
+struct AncestorFacts {
+  std::string id;    ///< that the child names
+  std::string file;  ///< that holds it, or would hold it and cannot be used; empty: there is none
+  uint64_t file_bytes = 0;       ///< 0 with a problem
+  size_t n_tokens = 0;           ///< 0 with a problem
+  std::optional<Error> problem;  ///< nothing: every byte is sound, and the context is the one that its child continues
+};
+
+/// The parent of a saved context, the parent's parent, and so on, each found as Model::open_context finds it (`parent` as in
+/// OpenContextOptions) and checked in full, its identity against that of the file itself in place of a model's. Ends with the
+/// first that has a problem; empty for a context that is whole in itself. Throws as inspect_context about the file itself, of
+/// which only the quick check is made.
+std::vector<AncestorFacts> inspect_ancestors(const std::string& path, const std::string& parent = "");
 
 /// What the chat template does with a fixed context.
 struct TemplateFacts {

@@ -59,6 +59,9 @@ struct GenerationDefaults {
 
 struct OpenContextOptions {
   std::string parent;  ///< the parent's file; empty: looked for beside the child's
+  /// Every byte of a parent's file is checked before it is taken, so that a damaged one hides no sound one beside it. False: only
+  /// what is checked of every file that opens, for a program that opens many children and uses few.
+  bool check_parents = true;
 };
 
 class Model : public std::enable_shared_from_this<Model> {
@@ -88,11 +91,11 @@ class Model : public std::enable_shared_from_this<Model> {
                                          std::shared_ptr<const ContextOrigin> origin = nullptr) const;
 
   /// Opens what Context::save wrote. Keys and values are mapped and used in place; they are checked at the first fork, or by
-  /// Context::check, everything else here. The file should be replaced, never changed in place: docs/cache-file.md says
-  /// what is noticed while it is open.
+  /// Context::check, everything else here; those of parents as the options say. The file should be replaced, never changed
+  /// in place: docs/cache-file.md says what is noticed while it is open.
   /// Throws Error{NotFound, Io}; Error{Corrupt} for a damaged file; Error{InvalidArgument} for one that another model,
   /// tokenizer, template, mode, kernel set or format version made, naming the field with expected and found, and for a
-  /// child whose parent is not found.
+  /// child whose parent is not found; of a parent that is there and cannot be used, the Error that its file gives.
   std::shared_ptr<const Context> open_context(const std::string& path, const OpenContextOptions& options = {}) const;
 
   /// An empty timeline without a context: the uncached path.

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/hub_model.h"
@@ -20,8 +23,15 @@ using Json = nlohmann::ordered_json;
 
 struct Args {
   std::string path;
+  std::string parent;
   bool json = false;
   bool check = false;
+};
+
+// A saved context; ancestors only where --check looked for them.
+struct Saved {
+  ContextFacts facts;
+  std::optional<std::vector<AncestorFacts>> ancestors;
 };
 
 Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
@@ -49,17 +59,32 @@ Json origin_json(const ContextOrigin& origin) {
           {"text", origin.text}};
 }
 
-Json context_json(const std::string& path, const ContextFacts& facts, bool checked) {
+Json ancestors_json(const std::vector<AncestorFacts>& ancestors) {
+  Json list = Json::array();
+  for (const AncestorFacts& ancestor : ancestors) {
+    const bool sound = !ancestor.problem;
+    list.push_back({{"id", ancestor.id},
+                    {"file", or_null(ancestor.file)},
+                    {"bytes", sound ? Json(ancestor.file_bytes) : Json(nullptr)},
+                    {"tokens", sound ? Json(ancestor.n_tokens) : Json(nullptr)},
+                    {"problem", sound ? Json(nullptr) : Json(ancestor.problem->what())}});
+  }
+  return list;
+}
+
+Json context_json(const std::string& path, const Saved& saved) {
+  const ContextFacts& facts = saved.facts;
   return {{"kind", "context"},
           {"file", path},
           {"bytes", facts.file_bytes},
-          {"checked", checked},
+          {"checked", saved.ancestors.has_value()},
           {"id", facts.id},
           {"kvfork_version", facts.kvfork_version},
           {"tokens", facts.n_tokens},
           {"parent", facts.parent_id.empty()
                          ? Json(nullptr)
                          : Json{{"id", facts.parent_id}, {"file", or_null(facts.parent_file)}, {"tokens", facts.n_parent_tokens}}},
+          {"ancestors", saved.ancestors ? ancestors_json(*saved.ancestors) : Json(nullptr)},
           {"layers", facts.n_layers},
           {"kv_heads", facts.n_kv_heads},
           {"head_dim", facts.head_dim},
@@ -69,17 +94,29 @@ Json context_json(const std::string& path, const ContextFacts& facts, bool check
           {"origin", facts.origin == nullptr ? Json(nullptr) : origin_json(*facts.origin)}};
 }
 
-void print_context(const std::string& path, const ContextFacts& facts, bool checked) {
+void print_ancestor(const AncestorFacts& ancestor) {
+  if (ancestor.problem) {
+    write_output(fmt::format("ancestor       {}: cannot be used\n", ancestor.file.empty() ? ancestor.id : ancestor.file));
+    return;
+  }
+  write_output(fmt::format("ancestor       {}: every byte has its checksum; {} tokens, {:.1f} MiB\n", ancestor.file,
+                           ancestor.n_tokens, mib(ancestor.file_bytes)));
+}
+
+void print_context(const std::string& path, const Saved& saved) {
+  const ContextFacts& facts = saved.facts;
   const Identity& identity = facts.identity;
   write_output(fmt::format("saved context  {}\n", path));
-  write_output(fmt::format("state          {}\n", checked ? "every byte has its checksum"
-                                                          : "header, ids, logits and text are sound; --check checks the rest"));
+  write_output(fmt::format("state          {}\n",
+                           saved.ancestors ? "every byte has its checksum"
+                                           : "header, ids, logits and text are sound; --check checks the rest"));
   write_output(fmt::format("holds          {} tokens, {:.1f} MiB; written by kvfork {}\n", facts.n_tokens, mib(facts.file_bytes),
                            facts.kvfork_version));
   write_output(fmt::format("id             {}\n", facts.id));
   if (!facts.parent_id.empty())
     write_output(fmt::format("continues      {}{}: its first {} tokens\n", facts.parent_id,
                              facts.parent_file.empty() ? "" : " (" + facts.parent_file + ")", facts.n_parent_tokens));
+  if (saved.ancestors) std::for_each(saved.ancestors->begin(), saved.ancestors->end(), print_ancestor);
   write_output(fmt::format("model          {}, {} layers, {} KV heads of {}\n", identity.architecture, facts.n_layers, facts.n_kv_heads,
                            facts.head_dim));
   for (const auto& [name, value] : {std::pair("config", &identity.config), {"weights", &identity.weights},
@@ -168,12 +205,17 @@ void print_model(const std::string& path, const ModelFacts& facts) {
   else if (facts.tokenizer_problem.empty()) write_output("template       none: a base model, for --raw\n");
 }
 
+int inspect_saved(const Args& args) {
+  Saved saved{.facts = inspect_context(args.path, args.check ? ContextCheck::All : ContextCheck::Quick), .ancestors = {}};
+  if (args.check) saved.ancestors = inspect_ancestors(args.path, args.parent);
+  args.json ? write_json(context_json(args.path, saved)) : print_context(args.path, saved);
+  if (!saved.ancestors || saved.ancestors->empty() || !saved.ancestors->back().problem) return 0;
+  print_error(saved.ancestors->back().problem->what());
+  return 1;
+}
+
 int inspect(const Args& args) {
-  if (is_saved_context(args.path)) {
-    const ContextFacts facts = inspect_context(args.path, args.check ? ContextCheck::All : ContextCheck::Quick);
-    args.json ? write_json(context_json(args.path, facts, args.check)) : print_context(args.path, facts, args.check);
-    return 0;
-  }
+  if (is_saved_context(args.path)) return inspect_saved(args);
   PullOptions pull;
   pull.files = PullFiles::Small;
   const LocatedModel located =
@@ -189,7 +231,9 @@ int inspect(const Args& args) {
 Command add_inspect(CLI::App& app) {
   auto args = std::make_shared<Args>();
   app.add_option("path", args->path, "A directory in Hugging Face layout, a GGUF file, a Hub id, or a saved context")->required();
-  app.add_flag("--check", args->check, "Of a saved context: compare every byte with its checksum");
+  CLI::Option* check =
+      app.add_flag("--check", args->check, "Of a saved context: compare every byte of it and of its ancestors with its checksum");
+  app.add_option("--parent", args->parent, "With --check: the file of its parent (default: looked for beside it)")->needs(check);
   app.add_flag("--json", args->json, "One JSON document on standard output");
   return [args] { return inspect(*args); };
 }

@@ -346,6 +346,86 @@ class Nesting(SaveTest):
         away.write_bytes(data)
         self.fails(1, "run", "--model", self.model, "--load", child, "--parent", away, "--prompt", "hello", says=away)
 
+    def grandchild(self):
+        child, _ = self.child()
+        return child, self.save("--load", child, "--messages", self.more, out=child.parent / "grandchild.kvfork")[0]
+
+    def refused_alike(self, path, says, *options):
+        """--check and --load refuse a file for the same reason; the list of ancestors, which is printed all the same."""
+        message = self.fails(1, "run", "--model", self.model, "--load", path, "--prompt", "hello", *options, says=says)
+        done = self.start("inspect", "--check", path, "--json", *options)
+        self.assertEqual((done.returncode, done.stderr.decode()), (1, message))
+        found = json.loads(done.stdout)
+        self.assertEqual(message, f"kvfork: error: {found['ancestors'][-1]['problem']}\n")
+        self.assertEqual([ancestor["problem"] for ancestor in found["ancestors"][:-1]], [None] * (len(found["ancestors"]) - 1))
+        done = self.start("inspect", "--check", path, *options)
+        self.assertEqual((done.returncode, done.stderr.decode()), (1, message))
+        self.assertIn(": cannot be used", done.stdout.decode())
+        return found["ancestors"]
+
+    @staticmethod
+    def flipped(data, at):
+        return data[:at] + bytes([data[at] ^ 1]) + data[at + 1:]
+
+    def test_check_follows_the_chain(self):
+        child, grandchild = self.grandchild()
+        found = self.json("inspect", grandchild, "--check")["ancestors"]
+        facts = [self.json("inspect", path) for path in (child, self.parent)]
+        self.assertEqual(found, [{key: fact.get(key) for key in ("id", "file", "bytes", "tokens", "problem")} for fact in facts])
+        text = self.ok("inspect", grandchild, "--check")
+        for path in (child, self.parent):
+            self.assertIn(f"ancestor       {path}: every byte has its checksum", text)
+        self.assertEqual(self.json("inspect", self.parent, "--check")["ancestors"], [])
+        self.assertIsNone(self.json("inspect", grandchild)["ancestors"])
+        self.fails(2, "inspect", grandchild, "--parent", child, says="--check")
+
+    def test_check_refuses_what_load_refuses(self):
+        child, grandchild = self.grandchild()
+        sound, data = self.parent.read_bytes(), len(self.parent.read_bytes()) // 2
+        files = lambda ancestors: [(ancestor["id"], ancestor["file"]) for ancestor in ancestors]
+        above = [(self.json("inspect", child)["id"], str(child))]
+        for harm in (self.flipped(sound, data), self.flipped(sound, 300), sound[:data], b""):
+            self.parent.write_bytes(harm)
+            found = self.refused_alike(grandchild, [child, self.parent])
+            self.assertEqual(files(found), above + [(self.parent_report["id"], str(self.parent))])
+        # A copy beside it will do, under any name.
+        copy = self.parent.parent / "copy"
+        copy.write_bytes(sound)
+        self.assertEqual(self.json("inspect", grandchild, "--check")["ancestors"][-1]["file"], str(copy))
+        self.assertEqual(len(self.answers("--load", grandchild)), 2)
+        away = pathlib.Path(shutil.move(copy, self.out()))
+        self.save("--context", "hello", out=self.parent)
+        found = self.refused_alike(grandchild, [child, self.parent_report["id"], "another context"])
+        self.assertEqual(files(found), above + [(self.parent_report["id"], None)])
+        self.parent.unlink()
+        self.refused_alike(grandchild, [child, self.parent_report["id"], self.parent.name])
+        self.refused_alike(child, [self.parent_report["id"], self.parent.name, "--parent"])
+        # Named by hand.
+        self.assertEqual(self.json("inspect", child, "--check", "--parent", away)["ancestors"][0]["file"], str(away))
+        self.refused_alike(child, [self.parent_report["id"], grandchild], "--parent", grandchild)
+        away.write_bytes(self.flipped(sound, data))
+        self.refused_alike(child, [away], "--parent", away)
+        # The child's own damage is an error as before, and nothing is printed.
+        child.write_bytes(self.flipped(child.read_bytes(), child.stat().st_size // 2))
+        self.fails(1, "inspect", "--check", child, says=child)
+
+    def test_a_parent_that_another_template_made_is_passed_over(self):
+        copy = pathlib.Path(tempfile.mkdtemp(dir=self.folder)) / "copy"
+        shutil.copytree(self.model, copy)
+        config = copy / "tokenizer_config.json"
+        config.write_text(json.dumps({**json.loads(config.read_text()), "chat_template": "{# Other words, the same text. #}" + TEMPLATE}))
+        child, _ = self.child()
+        expected = self.answers("--load", child)
+        sound = self.parent.rename(self.parent.parent / "sound")
+        other = self.save(out=self.parent, model=copy)[1]
+        self.assertEqual(other["id"], self.parent_report["id"])
+        self.assertEqual(self.answers("--load", child), expected)
+        self.assertEqual(self.json("inspect", child, "--check")["ancestors"][0]["file"], str(sound))
+        sound.unlink()
+        message = self.fails(1, "run", "--model", self.model, "--load", child, "--prompt", "hello", says=[self.parent, "template: expected"])
+        self.assertIn(other["identity"]["template"], message)
+        self.assertIn(f"{self.parent}: template: expected", self.start("inspect", "--check", child).stderr.decode())
+
     def test_needs_something_to_add(self):
         self.fails(2, "save", "--model", self.model, "--load", self.parent, "--out", self.out())
 
