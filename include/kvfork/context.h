@@ -60,8 +60,8 @@ class Context : public std::enable_shared_from_this<Context> {
   /// as Model::identity.
   uint64_t save(const std::string& path, const SaveOptions& options = {}) const;
 
-  /// Compares every byte of the file that it was opened from, and of its parents', with their checksums. Throws
-  /// Error{Corrupt, Io}. No file: no effect.
+  /// Compares every byte of the file that it was opened from with its checksums, and of its parents' files those that have not
+  /// been compared since they changed. Throws Error{Corrupt, Io}. No file: no effect.
   void check() const;
 
   struct Impl;

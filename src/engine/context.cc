@@ -55,9 +55,8 @@ Identity Context::identity() const {
 std::string Context::id() const { return engine::make_context_id(impl_->model->identity(), impl_->ids); }
 
 void Context::check() const {
-  for (const Context* context = this; context != nullptr; context = context->impl().parent.get()) {
-    if (context->impl().file != nullptr) context->impl().file->check(impl_->model->impl().pool);
-  }
+  if (impl_->file != nullptr) impl_->file->check(impl_->model->impl().pool);
+  if (impl_->parent != nullptr) impl_->parent->impl().expect_sound();
 }
 
 void Context::Impl::expect_sound() const {
