@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -37,6 +39,70 @@ TEST(ThreadPool, ManyShortRegionsFollowEachOther) {
     total += sum;
   }
   EXPECT_GT(total, 0u);
+}
+
+TEST(ThreadPool, ShortRegionsOfVariedSizeRunEveryItemOnce) {
+  for (const size_t n_threads : {2, 3, 4}) {
+    const ThreadPool pool(n_threads);
+    std::array<std::atomic<int>, 9> counts;
+    for (size_t region = 0; region < 20000; ++region) {
+      const size_t n_items = 2 + region % 8;
+      for (auto& count : counts) count = 0;
+      pool.run(n_items, [&](size_t item, size_t) noexcept { ++counts[item]; });
+      for (size_t i = 0; i < counts.size(); ++i)
+        ASSERT_EQ(counts[i], i < n_items ? 1 : 0) << "item " << i << " of " << n_items << ", region " << region;
+    }
+  }
+}
+
+// True once `condition` holds; false after a time no healthy machine takes.
+template <typename Condition>
+bool holds_in_time(const Condition& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+TEST(ThreadPool, OthersTakeWhatABlockedThreadCannot) {
+  constexpr size_t kItems = 9;
+  for (const size_t n_threads : {2, 3, 4}) {
+    const ThreadPool pool(n_threads);
+    for (size_t blocked = 0; blocked < kItems; ++blocked) {
+      std::atomic<size_t> n_done{0};
+      std::atomic<bool> in_time{true};
+      pool.run(kItems, [&](size_t item, size_t) noexcept {
+        if (item == blocked && !holds_in_time([&] { return n_done == kItems - 1; })) in_time = false;
+        ++n_done;
+      });
+      ASSERT_TRUE(in_time) << n_threads << " threads, item " << blocked;
+    }
+  }
+}
+
+// All threads take their items at the same time, so that none has time for another's share.
+TEST(ThreadPool, AThreadTakesItsOwnShareInOrder) {
+  constexpr size_t kShare = 4;
+  for (const size_t n_threads : {2, 3}) {
+    const ThreadPool pool(n_threads);
+    std::vector<std::vector<size_t>> taken(n_threads);
+    std::atomic<size_t> n_taken{0};
+    std::atomic<bool> in_time{true};
+    pool.run(n_threads * kShare, [&](size_t item, size_t thread) noexcept {
+      taken[thread].push_back(item);
+      ++n_taken;
+      const size_t all = taken[thread].size() * n_threads;
+      if (!holds_in_time([&] { return n_taken >= all; })) in_time = false;
+    });
+    EXPECT_TRUE(in_time) << "a thread never took an item";
+    for (size_t thread = 0; thread < n_threads; ++thread) {
+      std::vector<size_t> share(kShare);
+      std::iota(share.begin(), share.end(), thread * kShare);
+      EXPECT_EQ(taken[thread], share) << "thread " << thread << " of " << n_threads;
+    }
+  }
 }
 
 TEST(ThreadPool, WakesThreadsThatSleep) {

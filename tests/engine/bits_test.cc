@@ -132,6 +132,11 @@ TEST(Bits, HalfWeightsManyHeads) {
                       13, 3);
 }
 
+// Products of more inputs than one panel has.
+TEST(Bits, WideFeedForward) {
+  check_random_splits({.family = "llama", .hidden_size = 32, .intermediate_size = 2100, .num_hidden_layers = 1}, 15, 2);
+}
+
 TEST(Bits, ForksOfOneContextInRandomTurnsEqualEachAlone) {
   const test::TempDir dir;
   const test::TinyModel shape;
