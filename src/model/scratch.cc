@@ -33,11 +33,12 @@ class Carver {
 };
 
 size_t packed_bytes(const checkpoint::ModelConfig& config, const kernels::KernelTable& kernels, size_t max_rows) {
-  const size_t widest = std::max({config.hidden_size, config.intermediate_size,
-                                  config.num_attention_heads * config.head_dim});
   size_t n_bytes = 0;
-  for (const auto type : {kernels::Element::F32, kernels::Element::F16, kernels::Element::BF16})
-    n_bytes = std::max(n_bytes, kernels.packed_bytes(max_rows, widest, type));
+  // Of each width: the widest rows need not take the most bytes.
+  for (const size_t k : {config.hidden_size, config.intermediate_size, config.num_attention_heads * config.head_dim}) {
+    for (const auto type : {kernels::Element::F32, kernels::Element::F16, kernels::Element::BF16})
+      n_bytes = std::max(n_bytes, kernels.packed_bytes(max_rows, k, type));
+  }
   return n_bytes;
 }
 

@@ -137,6 +137,29 @@ TEST(Bits, WideFeedForward) {
   check_random_splits({.family = "llama", .hidden_size = 32, .intermediate_size = 2100, .num_hidden_layers = 1}, 15, 2);
 }
 
+// The narrower product's packed rows take more bytes: 2560 inputs are two panels with a line more each.
+TEST(Bits, NarrowerRowsThatPackLonger) {
+  const test::TempDir dir;
+  test::write_tiny_model(dir.path(), {.family = "llama",
+                                      .dtype = "F32",
+                                      .hidden_size = 2560,
+                                      .intermediate_size = 2561,
+                                      .num_hidden_layers = 1,
+                                      .num_attention_heads = 2,
+                                      .num_key_value_heads = 1,
+                                      .head_dim = 16,
+                                      .vocab_size = 50});
+  std::mt19937 random(16);
+  const auto ids = random_ids(random, 32, 50);
+  for (const auto& setup : test::each_setup()) {
+    const auto model = Model::open(dir.path(), setup.options(1));
+    Fork whole = model->start(), parts = model->start();
+    whole.append(ids);
+    for (size_t i = 0; i < ids.size(); ++i) parts.append(std::span(ids).subspan(i, 1));
+    EXPECT_TRUE(same_bits(whole.logits(), parts.logits())) << setup.name();
+  }
+}
+
 TEST(Bits, ForksOfOneContextInRandomTurnsEqualEachAlone) {
   const test::TempDir dir;
   const test::TinyModel shape;
