@@ -14,16 +14,16 @@
 
 namespace kvfork {
 
-/// Decodes without special tokens. A stop string may begin and end inside tokens; of several, the one that begins first
-/// ends the text, which is cut before it. A stop string that is a special token's whole text ends the answer at that
-/// token, though the token is no part of the text.
+/// Decodes without special tokens. A stop string may begin and end inside tokens; of several, the one that begins
+/// first ends the text, which is cut before it. A stop string that is a special token's whole text ends the answer
+/// at that token, though the token is no part of the text.
 class AnswerStream {
  public:
   /// Throws Error{InvalidArgument} for an empty stop string.
   AnswerStream(const Tokenizer& tokenizer, std::span<const std::string> stop);
 
-  /// Text that is certain with this id, neither a part of a stop string nor the possible start of one; often empty. After
-  /// stopped(), nothing.
+  /// Text that is certain with this id, neither a part of a stop string nor the possible start of one; often empty.
+  /// After stopped(), nothing.
   std::string push(int32_t id);
   /// What was held back. No push may follow.
   std::string finish();
@@ -43,6 +43,7 @@ class AnswerStream {
 };
 
 /// The text of an answer's ids: decoded without special tokens, cut before the first stop string.
-std::string answer_text(const Tokenizer& tokenizer, std::span<const int32_t> ids, std::span<const std::string> stop = {});
+std::string answer_text(const Tokenizer& tokenizer, std::span<const int32_t> ids,
+                        std::span<const std::string> stop = {});
 
 }  // namespace kvfork

@@ -9,15 +9,16 @@
 
 namespace kvfork {
 
-/// How many of the context's tokens serve the request, by comparing token ids. For Message and Probe: all of them. Throws
-/// Error{Boundary} when the context is empty or is not an exact prefix of the request, with the first differing position,
-/// both ids, the text around them, and what can be done. For Longest: the length of the common prefix, at least 1 (none is
-/// refused), at most the request's length less one unless it is the whole context, since something must be run to answer.
-size_t count_cached_tokens(std::span<const int32_t> context_ids, std::span<const int32_t> request_ids, BoundaryMode mode,
-                           const Tokenizer& tokenizer);
+/// How many of the context's tokens serve the request, by comparing token ids. For Message and Probe: all of them.
+/// Throws Error{Boundary} when the context is empty or is not an exact prefix of the request, with the first
+/// differing position, both ids, the text around them, and what can be done. For Longest: the length of the common
+/// prefix, at least 1 (none is refused), at most the request's length less one unless it is the whole context,
+/// since something must be run to answer.
+size_t count_cached_tokens(std::span<const int32_t> context_ids, std::span<const int32_t> request_ids,
+                           BoundaryMode mode, const Tokenizer& tokenizer);
 
-/// Whether the context serves any request that starts with its text: its last token is an added one, which nothing that
-/// follows can merge with. Otherwise each request has only its own comparison.
+/// Whether the context serves any request that starts with its text: its last token is an added one, which nothing
+/// that follows can merge with. Otherwise each request has only its own comparison.
 bool is_safe_for_any_request(std::span<const int32_t> context_ids, const Tokenizer& tokenizer);
 
 }  // namespace kvfork

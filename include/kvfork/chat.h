@@ -19,11 +19,14 @@ namespace kvfork {
 
 /// What a checkpoint offers, as text of the files that are there. An empty template is one: it renders nothing.
 struct TemplateSources {
-  std::string subject;                               ///< what messages call it: a path
-  std::optional<std::string> chat_template_jinja;    ///< the file; wins over the next two
-  std::optional<std::string> tokenizer_config_json;  ///< chat_template (a string, or a list of {name, template}); special tokens
-  std::optional<std::string> chat_template_json;     ///< the old file {"chat_template": ...}; used when there is nothing else
-  std::optional<std::string> special_tokens_map_json;  ///< the old file; read where tokenizer_config has no added_tokens_decoder
+  std::string subject;                             ///< what messages call it: a path
+  std::optional<std::string> chat_template_jinja;  ///< the file; wins over the next two
+  std::optional<std::string>
+      tokenizer_config_json;  ///< chat_template (a string, or a list of {name, template}); special tokens
+  std::optional<std::string>
+      chat_template_json;  ///< the old file {"chat_template": ...}; used when there is nothing else
+  std::optional<std::string>
+      special_tokens_map_json;  ///< the old file; read where tokenizer_config has no added_tokens_decoder
   std::vector<std::pair<std::string, std::string>> additional;  ///< additional_chat_templates: name, template
   std::map<std::string, std::string>
       special_tokens;  ///< bos_token, eos_token, ... where there is no tokenizer_config
@@ -41,8 +44,8 @@ struct ChatRequest {
   std::optional<std::string> now;  ///< the templates' clock, "2031-01-05T06:07:08"; absent: the system's local time
 };
 
-/// Whether control tokens in a request's own words (the strings of messages, tools and documents) are read as such, as
-/// Transformers reads them, or stay plain text, so that all control tokens are the template's.
+/// Whether control tokens in a request's own words (the strings of messages, tools and documents) are read as such,
+/// as Transformers reads them, or stay plain text, so that all control tokens are the template's.
 enum class UserText { AsTransformers, Literal };
 
 /// A rendering, and what it owes to the request's own words.
@@ -81,9 +84,9 @@ class ChatTemplate {
   /// naming a tag that kvfork does not run; Error{InvalidArgument, Corrupt} for a malformed request.
   std::string render(const ChatRequest& request) const;
 
-  /// The same text, with the control tokens of `tokenizer` that the request's own words hold. With UserText::Literal, where
-  /// they hold any, the template runs once more with them marked; throws Error{Unsupported} where that changes the text,
-  /// because the template looks at them. Throws as render.
+  /// The same text, with the control tokens of `tokenizer` that the request's own words hold. With
+  /// UserText::Literal, where they hold any, the template runs once more with them marked; throws
+  /// Error{Unsupported} where that changes the text, because the template looks at them. Throws as render.
   RenderedChat render(const ChatRequest& request, const Tokenizer& tokenizer, UserText user_text) const;
 
   enum class Tools { Absent, Given };

@@ -28,9 +28,9 @@ class Fork {
   /// The context it was forked from; null for Model::start().
   const std::shared_ptr<const Context>& context() const noexcept;
 
-  size_t size() const noexcept;                         ///< tokens, those shared with the context included
-  std::span<const int32_t> shared_ids() const noexcept; ///< the context's tokens before the fork
-  std::span<const int32_t> own_ids() const noexcept;    ///< tokens since
+  size_t size() const noexcept;                          ///< tokens, those shared with the context included
+  std::span<const int32_t> shared_ids() const noexcept;  ///< the context's tokens before the fork
+  std::span<const int32_t> own_ids() const noexcept;     ///< tokens since
 
   /// Makes room for `n_tokens` tokens in all, so that later calls allocate nothing. Throws Error{Limit}.
   void reserve(size_t n_tokens);
@@ -45,12 +45,12 @@ class Fork {
   void append_scored(std::span<const int32_t> ids,
                      const std::function<void(size_t first, std::span<const float> rows)>& on_logits);
 
-  /// [vocab_size] after the last token. Throws Error{InvalidArgument} where nothing was run: an empty timeline, or a fork
-  /// that starts before its context's end.
+  /// [vocab_size] after the last token. Throws Error{InvalidArgument} where nothing was run: an empty timeline, or
+  /// a fork that starts before its context's end.
   std::span<const float> logits() const;
 
-  /// Seals the timeline into a context of its own; a child that shares its parent's memory. `origin` as in Model::prefill.
-  /// The fork is spent. Throws Error{InvalidArgument} where logits() does.
+  /// Seals the timeline into a context of its own; a child that shares its parent's memory. `origin` as in
+  /// Model::prefill. The fork is spent. Throws Error{InvalidArgument} where logits() does.
   std::shared_ptr<const Context> seal(std::shared_ptr<const ContextOrigin> origin = nullptr) &&;
 
   struct Impl;

@@ -1,4 +1,5 @@
-// What a context's bits and ids depend on, as fingerprints. A saved context serves a model whose identity is the same.
+// What a context's bits and ids depend on, as fingerprints. A saved context serves a model whose identity is the
+// same.
 //
 // Plain values. Fingerprints are SHA-256 in lower-case hex; docs/cache-file.md says over what.
 #pragma once
@@ -17,7 +18,7 @@ struct Identity {
   std::string kernel_bits;   ///< fingerprint of what this build's kernels compute
 
   // These decide the ids of a text; empty for a context that was prefilled from ids alone.
-  std::string tokenizer;  ///< fingerprint of the tokenizer's files
+  std::string tokenizer;      ///< fingerprint of the tokenizer's files
   std::string chat_template;  ///< fingerprint of the template's source and special tokens; empty for plain text
 
   /// The Hub's commit, when the path shows it. Informs, decides nothing: a copied model is the same model.

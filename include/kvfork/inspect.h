@@ -49,17 +49,18 @@ ContextFacts inspect_context(const std::string& path, ContextCheck check);
 
 /// A context that a child's file continues.
 struct AncestorFacts {
-  std::string id;    ///< that the child names
-  std::string file;  ///< that holds it, or would hold it and cannot be used; empty: there is none
-  uint64_t file_bytes = 0;       ///< 0 with a problem
-  size_t n_tokens = 0;           ///< 0 with a problem
-  std::optional<Error> problem;  ///< nothing: every byte is sound, and the context is the one that its child continues
+  std::string id;           ///< that the child names
+  std::string file;         ///< that holds it, or would hold it and cannot be used; empty: there is none
+  uint64_t file_bytes = 0;  ///< 0 with a problem
+  size_t n_tokens = 0;      ///< 0 with a problem
+  std::optional<Error>
+      problem;  ///< nothing: every byte is sound, and the context is the one that its child continues
 };
 
-/// The parent of a saved context, the parent's parent, and so on, each found as Model::open_context finds it (`parent` as in
-/// OpenContextOptions) and checked in full, its identity against that of the file itself in place of a model's. Ends with the
-/// first that has a problem; empty for a context that is whole in itself. Throws as inspect_context about the file itself, of
-/// which only the quick check is made.
+/// The parent of a saved context, the parent's parent, and so on, each found as Model::open_context finds it
+/// (`parent` as in OpenContextOptions) and checked in full, its identity against that of the file itself in place
+/// of a model's. Ends with the first that has a problem; empty for a context that is whole in itself. Throws as
+/// inspect_context about the file itself, of which only the quick check is made.
 std::vector<AncestorFacts> inspect_ancestors(const std::string& path, const std::string& parent = "");
 
 /// What the chat template does with a fixed context.
@@ -78,10 +79,10 @@ struct ModelFacts {
   std::string format;  ///< "safetensors" or "gguf"
   std::string architecture;
   std::string model_type;
-  std::string revision;  ///< the Hub's commit, when the path shows it
-  std::string problem;   ///< why kvfork cannot run it, as opening it would say; empty: it can
-  bool has_weights = false;      ///< of a directory, whether its weight files are there
-  uint64_t weight_bytes = 0;     ///< of the files there; else as the config implies, in its torch_dtype
+  std::string revision;       ///< the Hub's commit, when the path shows it
+  std::string problem;        ///< why kvfork cannot run it, as opening it would say; empty: it can
+  bool has_weights = false;   ///< of a directory, whether its weight files are there
+  uint64_t weight_bytes = 0;  ///< of the files there; else as the config implies, in its torch_dtype
   uint64_t n_parameters = 0;
   std::map<std::string, uint64_t> bytes_by_type;  ///< of the tensors there, by stored type
   size_t max_position_embeddings = 0;
@@ -94,12 +95,12 @@ struct ModelFacts {
   size_t kv_bytes_per_token_float32 = 0;
   size_t kv_bytes_per_token_bfloat16 = 0;
   bool has_tokenizer = false;
-  std::string tokenizer_problem;  ///< why it cannot be used; empty: it can
+  std::string tokenizer_problem;               ///< why it cannot be used; empty: it can
   std::optional<TemplateFacts> chat_template;  ///< nothing: the checkpoint has none
 };
 
-/// Reads config, tokenizer, template and the headers of weight files; a directory may lack the weights. Throws Error{NotFound, Io};
-/// Error{Corrupt} only where not even the configuration can be read.
+/// Reads config, tokenizer, template and the headers of weight files; a directory may lack the weights. Throws
+/// Error{NotFound, Io}; Error{Corrupt} only where not even the configuration can be read.
 ModelFacts inspect_model(const std::string& path);
 
 }  // namespace kvfork

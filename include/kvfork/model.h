@@ -1,7 +1,7 @@
 // A checkpoint opened for running: weights, text side, kernel set, threads.
 //
-// Held as shared_ptr<const Model>. Immutable after opening; any number of threads may prefill, fork and generate from
-// one Model at a time (they share its thread pool, one parallel region at a time).
+// Held as shared_ptr<const Model>. Immutable after opening; any number of threads may prefill, fork and generate
+// from one Model at a time (they share its thread pool, one parallel region at a time).
 #pragma once
 
 #include <cstddef>
@@ -59,8 +59,8 @@ struct GenerationDefaults {
 
 struct OpenContextOptions {
   std::string parent;  ///< the parent's file; empty: looked for beside the child's
-  /// Every byte of a parent's file is checked before it is taken, so that a damaged one hides no sound one beside it. False: only
-  /// what is checked of every file that opens, for a program that opens many children and uses few.
+  /// Every byte of a parent's file is checked before it is taken, so that a damaged one hides no sound one beside
+  /// it. False: only what is checked of every file that opens, for a program that opens many children and uses few.
   bool check_parents = true;
 };
 
@@ -78,25 +78,27 @@ class Model : public std::enable_shared_from_this<Model> {
   const Text& text() const { return *shared_text(); }
   const std::shared_ptr<const Text>& shared_text() const;
 
-  /// The fields that decide bits; those of the text are empty. The first call reads all weights, unless their fingerprint
-  /// is remembered from an earlier process. Throws Error{Io}.
+  /// The fields that decide bits; those of the text are empty. The first call reads all weights, unless their
+  /// fingerprint is remembered from an earlier process. Throws Error{Io}.
   const Identity& identity() const;
 
-  /// Runs `ids` from position 0 and seals the result. `on_progress` is called after each part with tokens done. `origin`
-  /// says what the ids were rendered from; a context without one can be forked and saved, but renders no requests.
-  /// Throws Error{InvalidArgument} for no ids or an id outside the vocabulary, Error{Limit} beyond
+  /// Runs `ids` from position 0 and seals the result. `on_progress` is called after each part with tokens done.
+  /// `origin` says what the ids were rendered from; a context without one can be forked and saved, but renders no
+  /// requests. Throws Error{InvalidArgument} for no ids or an id outside the vocabulary, Error{Limit} beyond
   /// max_position_embeddings or memory.
   std::shared_ptr<const Context> prefill(std::span<const int32_t> ids,
                                          const std::function<void(size_t)>& on_progress = {},
                                          std::shared_ptr<const ContextOrigin> origin = nullptr) const;
 
-  /// Opens what Context::save wrote. Keys and values are mapped and used in place; they are checked at the first fork, or by
-  /// Context::check, everything else here; those of parents as the options say. The file should be replaced, never changed
-  /// in place: docs/cache-file.md says what is noticed while it is open.
-  /// Throws Error{NotFound, Io}; Error{Corrupt} for a damaged file; Error{InvalidArgument} for one that another model,
-  /// tokenizer, template, mode, kernel set or format version made, naming the field with expected and found, and for a
-  /// child whose parent is not found; of a parent that is there and cannot be used, the Error that its file gives.
-  std::shared_ptr<const Context> open_context(const std::string& path, const OpenContextOptions& options = {}) const;
+  /// Opens what Context::save wrote. Keys and values are mapped and used in place; they are checked at the first
+  /// fork, or by Context::check, everything else here; those of parents as the options say. The file should be
+  /// replaced, never changed in place: docs/cache-file.md says what is noticed while it is open. Throws
+  /// Error{NotFound, Io}; Error{Corrupt} for a damaged file; Error{InvalidArgument} for one that another model,
+  /// tokenizer, template, mode, kernel set or format version made, naming the field with expected and found, and
+  /// for a child whose parent is not found; of a parent that is there and cannot be used, the Error that its file
+  /// gives.
+  std::shared_ptr<const Context> open_context(const std::string& path,
+                                              const OpenContextOptions& options = {}) const;
 
   /// An empty timeline without a context: the uncached path.
   Fork start() const;

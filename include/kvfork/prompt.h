@@ -18,21 +18,22 @@ namespace kvfork {
 
 /// What every request starts with: messages with tools, documents and variables, or plain text.
 struct FixedPart {
-  std::string messages_json = "[]";  ///< a JSON list: the messages before each request's own
-  std::string tools_json;            ///< a JSON list, or empty
-  std::string documents_json;        ///< a JSON list, or empty
+  std::string messages_json = "[]";                       ///< a JSON list: the messages before each request's own
+  std::string tools_json;                                 ///< a JSON list, or empty
+  std::string documents_json;                             ///< a JSON list, or empty
   std::vector<std::pair<std::string, std::string>> vars;  ///< template variables, name and JSON text
-  std::optional<std::string> now;    ///< the templates' clock; absent: the system's, read at each rendering
+  std::optional<std::string> now;       ///< the templates' clock; absent: the system's, read at each rendering
   std::optional<std::string> raw_text;  ///< plain text without a template; the rest is then not read
-  EncodeOptions raw_encoding;        ///< how plain text is tokenized
-  UserText user_text = UserText::AsTransformers;  ///< control tokens in messages, tools, documents, plain text and requests
+  EncodeOptions raw_encoding;           ///< how plain text is tokenized
+  UserText user_text =
+      UserText::AsTransformers;  ///< control tokens in messages, tools, documents, plain text and requests
 
   /// One system message.
   static FixedPart from_system_message(std::string_view text);
 };
 
-/// The list `more` after the list `list`, both JSON lists of messages, as they are written. Throws Error{InvalidArgument} where
-/// one is no list.
+/// The list `more` after the list `list`, both JSON lists of messages, as they are written. Throws
+/// Error{InvalidArgument} where one is no list.
 std::string append_messages(std::string_view list, std::string_view more);
 
 /// Where a context ends.
@@ -49,9 +50,9 @@ const char* boundary_mode_name(BoundaryMode mode) noexcept;
 struct ContextOrigin {
   FixedPart fixed;
   BoundaryMode boundary = BoundaryMode::Message;
-  std::string text;                    ///< as rendered
-  std::string tokenizer;               ///< fingerprint, as in Identity
-  std::string chat_template;           ///< fingerprint, as in Identity; empty for plain text
+  std::string text;                            ///< as rendered
+  std::string tokenizer;                       ///< fingerprint, as in Identity
+  std::string chat_template;                   ///< fingerprint, as in Identity; empty for plain text
   std::optional<std::string> template_source;  ///< where it is not the one that the checkpoint itself chooses
 };
 
@@ -65,7 +66,8 @@ struct Prompt {
 };
 
 /// A conversation, rendered and tokenized as a whole. Throws as ChatTemplate::render and Tokenizer::encode.
-Prompt encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat_template, const ChatRequest& request, UserText user_text);
+Prompt encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat_template, const ChatRequest& request,
+                   UserText user_text);
 
 /// Plain text, all of it the user's. Throws as Tokenizer::encode.
 Prompt encode_text(const Tokenizer& tokenizer, std::string text, EncodeOptions options, UserText user_text);
@@ -74,23 +76,24 @@ class Prompter {
  public:
   Prompter(std::shared_ptr<const Text> text, ChatTemplate chat_template, FixedPart fixed);
 
-  /// The context under this boundary. Throws Error{Template, InvalidArgument, Limit}; Error{Boundary} when nothing is
-  /// common to all requests.
+  /// The context under this boundary. Throws Error{Template, InvalidArgument, Limit}; Error{Boundary} when nothing
+  /// is common to all requests.
   Prompt make_context(BoundaryMode mode) const;
 
-  /// A whole request: the fixed part and one user message, with a generation prompt; for a raw fixed part, its text with
-  /// `user_text` appended. Throws Error{Template, InvalidArgument, Limit}; ill-formed UTF-8 is InvalidArgument.
+  /// A whole request: the fixed part and one user message, with a generation prompt; for a raw fixed part, its text
+  /// with `user_text` appended. Throws Error{Template, InvalidArgument, Limit}; ill-formed UTF-8 is
+  /// InvalidArgument.
   Prompt make_request(std::string_view user_text) const;
 
   /// A whole request: the fixed part and these messages (a JSON list).
   Prompt make_request_from_messages(std::string_view messages_json) const;
 
-  /// What to hand to Model::prefill with the ids of `context`, which make_context(mode) gave. The clock is kept only where
-  /// the template reads it. Throws as make_context.
+  /// What to hand to Model::prefill with the ids of `context`, which make_context(mode) gave. The clock is kept
+  /// only where the template reads it. Throws as make_context.
   std::shared_ptr<const ContextOrigin> make_origin(BoundaryMode mode, const Prompt& context) const;
 
-  /// A prompter for requests to a context with an origin. Throws Error{InvalidArgument} for one without, or when `text`
-  /// is not what the origin was rendered with, naming the field.
+  /// A prompter for requests to a context with an origin. Throws Error{InvalidArgument} for one without, or when
+  /// `text` is not what the origin was rendered with, naming the field.
   static Prompter from_origin(std::shared_ptr<const Text> text, const std::shared_ptr<const ContextOrigin>& origin);
 
   /// Whether the templates' clock changes what is rendered. Throws as make_request.

@@ -25,8 +25,8 @@ class Text {
   const Tokenizer& tokenizer() const noexcept { return tokenizer_; }
   const ChatTemplate& chat_template() const noexcept { return chat_template_; }
 
-  /// SHA-256 over the tokenizer's files, computed at the first call; empty for a Text that was not opened from a path.
-  /// Throws Error{Io}.
+  /// SHA-256 over the tokenizer's files, computed at the first call; empty for a Text that was not opened from a
+  /// path. Throws Error{Io}.
   const std::string& tokenizer_fingerprint() const;
 
  private:

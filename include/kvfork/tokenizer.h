@@ -42,8 +42,8 @@ struct EncodeOptions {
 struct ControlTokenScan {
   /// Those that encode would find in the text by itself, in order.
   std::vector<int32_t> found;
-  /// Characters to name in EncodeOptions::literal_ranges, wherever the text ends up, so that nothing of it is read as a
-  /// control token: the first one of each that stands in the text, or that the text breaks off in.
+  /// Characters to name in EncodeOptions::literal_ranges, wherever the text ends up, so that nothing of it is read
+  /// as a control token: the first one of each that stands in the text, or that the text breaks off in.
   std::vector<ByteRange> first_characters;
 };
 
@@ -119,8 +119,8 @@ class Tokenizer {
   /// The same ids, and `report` filled (cleared first). Slower: pieces are strings.
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options, EncodeReport& report) const;
 
-  /// The control tokens in `text`; where tokenizer_config.json has split_special_tokens there are none. The text need not be
-  /// UTF-8.
+  /// The control tokens in `text`; where tokenizer_config.json has split_special_tokens there are none. The text
+  /// need not be UTF-8.
   ControlTokenScan scan_control_tokens(std::string_view text) const;
 
   /// Text of `ids`. Ids that no token has are skipped, as the package skips them.

@@ -30,7 +30,9 @@ std::optional<size_t> read_field(const std::string& path, const std::string& key
   return std::nullopt;
 }
 
-size_t left_of(size_t limit, size_t used) { return limit - std::min(limit, used); }
+size_t left_of(size_t limit, size_t used) {
+  return limit - std::min(limit, used);
+}
 
 // What a memory controller leaves; files that the kernel can drop do not count as used.
 size_t left_in_cgroup(const std::string& limit_file, const std::string& used_file, const std::string& stat_file,

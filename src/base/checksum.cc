@@ -11,9 +11,12 @@ namespace {
 constexpr uint64_t kPrime = 0x9E3779B97F4A7C15u;
 constexpr size_t kStripe = 64;
 
-uint64_t step(uint64_t state, uint64_t word) noexcept { return std::rotl((state ^ word) * kPrime, 29); }
+uint64_t step(uint64_t state, uint64_t word) noexcept {
+  return std::rotl((state ^ word) * kPrime, 29);
+}
 
-// Lanes as local variables: the compiler then keeps them in general registers, where a 64-bit product is one instruction.
+// Lanes as local variables: the compiler then keeps them in general registers, where a 64-bit product is one
+// instruction.
 void add_stripes(std::array<uint64_t, 8>& lanes, const std::byte* data, size_t n_stripes) noexcept {
   auto [a, b, c, d, e, f, g, h] = lanes;
   for (size_t i = 0; i < n_stripes; ++i, data += kStripe) {

@@ -52,7 +52,8 @@ std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
 
 std::optional<std::string> read_file_if_present(const std::filesystem::path& path, size_t max_bytes) {
   std::error_code error;
-  if (std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::not_found) return std::nullopt;
+  if (std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::not_found)
+    return std::nullopt;
   return read_file(path, max_bytes);
 }
 

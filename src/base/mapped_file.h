@@ -40,7 +40,9 @@ class MappedFile {
 /// The whole file as a string. Throws Error{NotFound, Io}, or Error{Limit} beyond `max_bytes`.
 std::string read_file(const std::filesystem::path& path, size_t max_bytes = size_t{1} << 30);
 
-/// The same, or nothing where there is no such file. What is there but no regular file (a folder, a link to nothing) throws.
-std::optional<std::string> read_file_if_present(const std::filesystem::path& path, size_t max_bytes = size_t{1} << 30);
+/// The same, or nothing where there is no such file. What is there but no regular file (a folder, a link to
+/// nothing) throws.
+std::optional<std::string> read_file_if_present(const std::filesystem::path& path,
+                                                size_t max_bytes = size_t{1} << 30);
 
 }  // namespace kvfork::base

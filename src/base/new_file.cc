@@ -30,7 +30,9 @@ std::filesystem::path temporary_name(const std::filesystem::path& path) {
          fmt::format(".{}.{}-{}-{:08x}.tmp", path.filename().string(), ::getpid(), ++counter, random());
 }
 
-std::string name_of_descriptor(int descriptor) { return fmt::format("/proc/self/fd/{}", descriptor); }
+std::string name_of_descriptor(int descriptor) {
+  return fmt::format("/proc/self/fd/{}", descriptor);
+}
 
 }  // namespace
 
@@ -39,7 +41,8 @@ NewFile NewFile::create(const std::filesystem::path& path, uint64_t n_bytes) {
     fail(ErrorCode::Io, "{}: expected the name of a file to write, found a directory", path.string());
   std::error_code error;
   if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
-    fail(ErrorCode::Io, "{}: expected the name of a regular file to write, found something else there", path.string());
+    fail(ErrorCode::Io, "{}: expected the name of a regular file to write, found something else there",
+         path.string());
   NewFile file;
   file.path_ = std::filesystem::is_symlink(path, error) ? std::filesystem::weakly_canonical(path, error) : path;
   file.temporary_ = temporary_name(file.path_);
@@ -68,7 +71,9 @@ NewFile& NewFile::operator=(NewFile&& other) noexcept {
   return *this;
 }
 
-NewFile::~NewFile() { discard(); }
+NewFile::~NewFile() {
+  discard();
+}
 
 void NewFile::discard() noexcept {
   if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
@@ -90,7 +95,8 @@ void NewFile::open_temporary() {
 
 void NewFile::link_unnamed() {
   if (has_name_) return;
-  if (::linkat(AT_FDCWD, name_of_descriptor(descriptor_).c_str(), AT_FDCWD, temporary_.c_str(), AT_SYMLINK_FOLLOW) != 0)
+  if (::linkat(AT_FDCWD, name_of_descriptor(descriptor_).c_str(), AT_FDCWD, temporary_.c_str(),
+               AT_SYMLINK_FOLLOW) != 0)
     fail_errno(path_.string(), "create", errno);
   has_name_ = true;
 }

@@ -1,9 +1,9 @@
 // A file that appears under its name whole or not at all.
 //
-// It is written without a name, or under a temporary one beside the final name where the file system knows no unnamed
-// files; `commit` syncs it and moves it over whatever has the name. Whoever held the old file keeps it. A process that
-// dies before leaves the old file as it was. Move-only. Thread rule: one thread at a time; any number of processes and
-// threads may write the same name at once, one of them wins whole.
+// It is written without a name, or under a temporary one beside the final name where the file system knows no
+// unnamed files; `commit` syncs it and moves it over whatever has the name. Whoever held the old file keeps it. A
+// process that dies before leaves the old file as it was. Move-only. Thread rule: one thread at a time; any number
+// of processes and threads may write the same name at once, one of them wins whole.
 #pragma once
 
 #include <sys/uio.h>
@@ -30,7 +30,8 @@ class NewFile {
   void write(std::span<iovec> parts);
   void write(std::span<const std::byte> bytes);
 
-  /// On return the file stands under its name and has reached the disk. Throws Error{Io}; the name is then as it was.
+  /// On return the file stands under its name and has reached the disk. Throws Error{Io}; the name is then as it
+  /// was.
   void commit();
 
  private:

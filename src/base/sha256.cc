@@ -25,7 +25,8 @@ void Sha256::add(std::span<const std::byte> bytes) {
 
 void Sha256::finish(std::span<std::byte, kDigestBytes> digest) {
   unsigned int n_bytes = 0;
-  KVFORK_CHECK(EVP_DigestFinal_ex(state_->context.get(), reinterpret_cast<unsigned char*>(digest.data()), &n_bytes) == 1);
+  KVFORK_CHECK(
+      EVP_DigestFinal_ex(state_->context.get(), reinterpret_cast<unsigned char*>(digest.data()), &n_bytes) == 1);
   KVFORK_CHECK(n_bytes == kDigestBytes);
 }
 
@@ -43,6 +44,8 @@ std::string sha256_hex(std::span<const std::byte> bytes) {
   return sha.hex();
 }
 
-std::string sha256_hex(std::string_view text) { return sha256_hex(std::as_bytes(std::span(text))); }
+std::string sha256_hex(std::string_view text) {
+  return sha256_hex(std::as_bytes(std::span(text)));
+}
 
 }  // namespace kvfork::base

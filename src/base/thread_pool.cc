@@ -25,7 +25,9 @@ namespace {
 // soon leaves its core to whoever else needs it.
 constexpr auto kSpinTime = std::chrono::microseconds(40);
 
-void relax_cpu() noexcept { __builtin_ia32_pause(); }
+void relax_cpu() noexcept {
+  __builtin_ia32_pause();
+}
 
 // Waits until `done(value)`: spins for kSpinTime, then sleeps on the atomic.
 template <typename Value, typename Done>
@@ -56,7 +58,8 @@ double cgroup_cpu_limit() {
   std::ifstream v1_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
   std::ifstream v1_period("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
   double microseconds = 0;
-  if (v1_quota >> microseconds && v1_period >> period && microseconds > 0 && period > 0) return microseconds / period;
+  if (v1_quota >> microseconds && v1_period >> period && microseconds > 0 && period > 0)
+    return microseconds / period;
   return std::numeric_limits<double>::infinity();
 }
 
@@ -66,16 +69,16 @@ size_t available_cores() {
   cpu_set_t mask;
   CPU_ZERO(&mask);
   size_t n_cores = ::sched_getaffinity(0, sizeof(mask), &mask) == 0 ? static_cast<size_t>(CPU_COUNT(&mask))
-                                                                   : std::thread::hardware_concurrency();
+                                                                    : std::thread::hardware_concurrency();
   const double limit = cgroup_cpu_limit();
   if (limit < static_cast<double>(n_cores)) n_cores = static_cast<size_t>(std::ceil(limit));
   return std::max<size_t>(n_cores, 1);
 }
 
-// A region is published as a ticket for each thread: generation in the high half, items of the thread's share not yet
-// taken in the low half. Taking an item is a compare-and-swap on a whole ticket, so a thread that wakes late can
-// neither take an item of a finished region nor read its description; and the caller need not wait for threads that
-// took nothing.
+// A region is published as a ticket for each thread: generation in the high half, items of the thread's share not
+// yet taken in the low half. Taking an item is a compare-and-swap on a whole ticket, so a thread that wakes late
+// can neither take an item of a finished region nor read its description; and the caller need not wait for threads
+// that took nothing.
 struct ThreadPool::State {
   size_t n_threads = 1;
   std::mutex region_mutex;  // one region at a time
@@ -97,8 +100,8 @@ struct ThreadPool::State {
   // Where the items of a share begin: shares are consecutive and differ by one item at most.
   size_t share_begin(size_t share, size_t total) const noexcept { return share * total / n_threads; }
 
-  // Its own share first, then what others have left of theirs: from the front too, which costs little, since shares end
-  // at about the same time.
+  // Its own share first, then what others have left of theirs: from the front too, which costs little, since shares
+  // end at about the same time.
   void take_items(size_t thread) noexcept {
     for (size_t i = 0; i < n_threads; ++i) take_share((thread + i) % n_threads, thread);
   }
@@ -140,7 +143,9 @@ ThreadPool::ThreadPool(size_t n_threads) : state_(std::make_unique<State>()) {
   }
 }
 
-ThreadPool::~ThreadPool() { stop(); }
+ThreadPool::~ThreadPool() {
+  stop();
+}
 
 void ThreadPool::stop() noexcept {
   state_->stopping.store(true, std::memory_order_release);
@@ -149,7 +154,9 @@ void ThreadPool::stop() noexcept {
   for (auto& worker : state_->workers) worker.join();
 }
 
-size_t ThreadPool::n_threads() const noexcept { return state_->n_threads; }
+size_t ThreadPool::n_threads() const noexcept {
+  return state_->n_threads;
+}
 
 void ThreadPool::run_erased(size_t n_items, Function function, const void* body) const noexcept {
   State& state = *state_;

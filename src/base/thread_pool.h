@@ -1,10 +1,10 @@
 // A persistent pool that runs one parallel region at a time.
 //
-// Work is divided into items. A thread takes those of its own share in order, so that it reads on in memory, then what
-// others have left; which thread takes an item never changes what it computes, so results do not depend on the number
-// of threads. Waits spin briefly and then sleep, so that another busy process costs its share and no more.
-// Thread rule: `run` may be called from any thread; calls that other threads take part in are serialized. Items must not
-// call `run`.
+// Work is divided into items. A thread takes those of its own share in order, so that it reads on in memory, then
+// what others have left; which thread takes an item never changes what it computes, so results do not depend on the
+// number of threads. Waits spin briefly and then sleep, so that another busy process costs its share and no more.
+// Thread rule: `run` may be called from any thread; calls that other threads take part in are serialized. Items
+// must not call `run`.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,8 @@ size_t available_cores();
 
 class ThreadPool {
  public:
-  /// `n_threads` in all, the caller included; 0 means available_cores(). Throws Error{Limit} when the system refuses them.
+  /// `n_threads` in all, the caller included; 0 means available_cores(). Throws Error{Limit} when the system
+  /// refuses them.
   explicit ThreadPool(size_t n_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -29,9 +30,10 @@ class ThreadPool {
   /// done. `body` must not throw. Allocates nothing.
   template <typename Body>
   void run(size_t n_items, const Body& body) const noexcept {
-    run_erased(n_items, [](const void* b, size_t item, size_t thread) noexcept {
-      (*static_cast<const Body*>(b))(item, thread);
-    }, &body);
+    run_erased(
+        n_items,
+        [](const void* b, size_t item, size_t thread) noexcept { (*static_cast<const Body*>(b))(item, thread); },
+        &body);
   }
 
  private:

@@ -40,7 +40,9 @@ AnswersFile::AnswersFile(const std::string& path) : path_(path) {
   }
 }
 
-AnswersFile::~AnswersFile() { ::close(file_); }
+AnswersFile::~AnswersFile() {
+  ::close(file_);
+}
 
 void AnswersFile::fail(const char* action) const {
   throw Error(ErrorCode::Io, fmt::format("{}: cannot {}: {}", path_, action, std::strerror(errno)));

@@ -12,8 +12,8 @@ namespace kvfork::cli {
 
 class AnswersFile {
  public:
-  /// Opens or creates the file and reads it; one that may not be written to is opened all the same. A pipe or device is only
-  /// written to. Throws Error{Io}; Error{InvalidArgument} when another process writes to it.
+  /// Opens or creates the file and reads it; one that may not be written to is opened all the same. A pipe or
+  /// device is only written to. Throws Error{Io}; Error{InvalidArgument} when another process writes to it.
   explicit AnswersFile(const std::string& path);
   ~AnswersFile();
   AnswersFile(const AnswersFile&) = delete;

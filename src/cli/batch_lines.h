@@ -1,9 +1,8 @@
 // The lines of `kvfork batch`: requests in, answers out. docs/batch.md describes both.
 #pragma once
 
-#include <nlohmann/json.hpp>
-
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,7 +19,7 @@ struct RequestLine {
   std::optional<std::string> prompt;
   std::string messages_json;  // where there is no prompt
   GenerateOptions options;
-  std::string error;          // empty: a request
+  std::string error;  // empty: a request
 };
 
 /// The lines of a JSONL text that hold more than white space; a byte-order mark is no part of the first.
@@ -29,7 +28,8 @@ std::vector<std::string_view> split_lines(std::string_view text);
 /// Reads a line; its own options go over `defaults`. Never throws for what the line holds.
 RequestLine parse_request_line(std::string_view line, const GenerateOptions& defaults);
 
-/// 16 hex digits over everything an answer depends on: `model` (what identifies it), the request's ids, and the options.
+/// 16 hex digits over everything an answer depends on: `model` (what identifies it), the request's ids, and the
+/// options.
 std::string make_digest(std::string_view model, std::span<const int32_t> ids, const GenerateOptions& options);
 
 /// An answer as a line, its newline included. The same answer is the same bytes.

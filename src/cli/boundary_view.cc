@@ -49,7 +49,8 @@ Json view_request(const Prompter& prompter, const Prompt& context, BoundaryMode 
 
 std::string line_of(const Json& pieces) {
   std::string line;
-  for (const Json& piece : pieces) line += fmt::format(" {}:{}", piece["id"].get<int32_t>(), to_json_text(piece["piece"]));
+  for (const Json& piece : pieces)
+    line += fmt::format(" {}:{}", piece["id"].get<int32_t>(), to_json_text(piece["piece"]));
   return line;
 }
 
@@ -75,16 +76,18 @@ void print_table(const Json& view) {
 
 }  // namespace
 
-int show_boundary(const Prompter& prompter, BoundaryMode mode, const std::vector<std::string>& prompts, Format format) {
+int show_boundary(const Prompter& prompter, BoundaryMode mode, const std::vector<std::string>& prompts,
+                  Format format) {
   const Prompt context = prompter.make_context(mode);
   warn_about(context);
-  Json view = {{"mode", boundary_mode_name(mode)},
-               {"context",
-                {{"tokens", context.ids.size()},
-                 {"ids", context.ids},
-                 {"text", context.text},
-                 {"safe_for", is_safe_for_any_request(context.ids, prompter.tokenizer()) ? "any request" : "this request"}}},
-               {"requests", Json::array()}};
+  Json view = {
+      {"mode", boundary_mode_name(mode)},
+      {"context",
+       {{"tokens", context.ids.size()},
+        {"ids", context.ids},
+        {"text", context.text},
+        {"safe_for", is_safe_for_any_request(context.ids, prompter.tokenizer()) ? "any request" : "this request"}}},
+      {"requests", Json::array()}};
   bool refused = false;
   for (const std::string& prompt : prompts) {
     view["requests"].push_back(view_request(prompter, context, mode, prompt));

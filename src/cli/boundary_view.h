@@ -11,8 +11,9 @@ namespace kvfork::cli {
 
 enum class Format { Table, Json };
 
-/// Shows where the context ends, what follows in each request, and whether the context serves it. Returns the exit code: 3
-/// when a request is refused.
-int show_boundary(const Prompter& prompter, BoundaryMode mode, const std::vector<std::string>& prompts, Format format);
+/// Shows where the context ends, what follows in each request, and whether the context serves it. Returns the exit
+/// code: 3 when a request is refused.
+int show_boundary(const Prompter& prompter, BoundaryMode mode, const std::vector<std::string>& prompts,
+                  Format format);
 
 }  // namespace kvfork::cli

@@ -1,4 +1,5 @@
-// kvfork batch: requests as JSONL in, answers as JSONL out, decoded together, resumable. docs/batch.md is its manual.
+// kvfork batch: requests as JSONL in, answers as JSONL out, decoded together, resumable. docs/batch.md is its
+// manual.
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -45,7 +46,9 @@ struct Args {
   BatchOptions batch;
 };
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 // Requests done, the rate of new tokens, and how long the rest will take, on a terminal.
 class BatchProgress {
@@ -80,8 +83,9 @@ class BatchProgress {
     drawn_ = Clock::now();
     const double seconds = seconds_since(start_);
     const size_t filled = kWidth * n_done_ / n_requests_;
-    std::string line = fmt::format("\rbatch [{:#<{}}{:.<{}}] {}/{}, {:.1f} tokens/s", "", filled, "", kWidth - filled, n_done_,
-                                   n_requests_, static_cast<double>(n_tokens_) / std::max(seconds, 1e-3));
+    std::string line =
+        fmt::format("\rbatch [{:#<{}}{:.<{}}] {}/{}, {:.1f} tokens/s", "", filled, "", kWidth - filled, n_done_,
+                    n_requests_, static_cast<double>(n_tokens_) / std::max(seconds, 1e-3));
     if (n_done_ > n_before_) {
       const auto left = static_cast<long>(seconds * static_cast<double>(n_requests_ - n_done_) /
                                           static_cast<double>(n_done_ - n_before_));
@@ -101,16 +105,16 @@ class BatchProgress {
 
 // A file that standard output was sent to; what is written to a pipe twice comes out twice.
 bool is_standard_output(const std::string& path) {
-  struct stat named {}, output {};
+  struct stat named {
+  }, output{};
   return ::stat(path.c_str(), &named) == 0 && ::fstat(STDOUT_FILENO, &output) == 0 && S_ISREG(output.st_mode) &&
-         named.st_dev == output.st_dev &&
-         named.st_ino == output.st_ino;
+         named.st_dev == output.st_dev && named.st_ino == output.st_ino;
 }
 
 // A line of the input on its way to a line of the output.
 struct Line {
   nlohmann::ordered_json id;
-  std::string error;           // no request, or one that is refused
+  std::string error;            // no request, or one that is refused
   std::optional<size_t> place;  // among the requests that are to be run
   size_t n_request_tokens = 0;
   size_t n_cached_tokens = 0;
@@ -126,7 +130,8 @@ class BatchCommand {
     if (std::filesystem::equivalent(args_.in, args_.out, error))
       throw UsageError(fmt::format("--out: expected another file than --in, found {}", args_.out));
     if (args_.model_flags.json && is_standard_output(args_.out))
-      throw UsageError(fmt::format("--out: expected another file than standard output, which --json writes to, found {}", args_.out));
+      throw UsageError(fmt::format(
+          "--out: expected another file than standard output, which --json writes to, found {}", args_.out));
     const std::string input = read_text(args_.in);
     open_model();
     open_context();
@@ -139,7 +144,8 @@ class BatchCommand {
     out_->sync();
     report(n_finished);
     if (n_errors_ == 0) return 0;
-    print_error(fmt::format("{}: {} of {} lines {} an error", args_.out, n_errors_, lines_.size(), n_errors_ == 1 ? "has" : "have"));
+    print_error(fmt::format("{}: {} of {} lines {} an error", args_.out, n_errors_, lines_.size(),
+                            n_errors_ == 1 ? "has" : "have"));
     return 1;
   }
 
@@ -194,7 +200,8 @@ class BatchCommand {
       if (!is_to_run) return line;
       warn_about(prompt);
       line.place = requests_.size();
-      requests_.push_back({.ids = std::move(prompt.ids), .n_cached = line.n_cached_tokens, .options = std::move(request.options)});
+      requests_.push_back(
+          {.ids = std::move(prompt.ids), .n_cached = line.n_cached_tokens, .options = std::move(request.options)});
     } catch (const Error& error) {
       line.error = error.what();
     }
@@ -215,7 +222,8 @@ class BatchCommand {
     }
   }
 
-  // What follows the finished lines may be the beginning of the next answer, or zeros that a crash of the machine left.
+  // What follows the finished lines may be the beginning of the next answer, or zeros that a crash of the machine
+  // left.
   void check_torn(size_t index) const {
     const std::string& torn = out_->torn_line();
     if (torn.find_first_not_of('\0') == std::string::npos) return;
@@ -230,14 +238,17 @@ class BatchCommand {
   }
 
   [[noreturn]] void fail_resume(size_t index) const {
-    throw Error(ErrorCode::InvalidArgument,
-                fmt::format("{}: line {} is not the answer to line {} of {} with this model, context and options; remove the file "
-                            "to start anew, or choose another --out (a template that reads the clock needs the same --now)",
-                            args_.out, index + 1, index + 1, args_.in));
+    throw Error(
+        ErrorCode::InvalidArgument,
+        fmt::format(
+            "{}: line {} is not the answer to line {} of {} with this model, context and options; remove the file "
+            "to start anew, or choose another --out (a template that reads the clock needs the same --now)",
+            args_.out, index + 1, index + 1, args_.in));
   }
 
   void answer_rest(size_t n_finished) {
-    if (!requests_.empty()) plan_batch(*model_, requests_, args_.batch, context_ == nullptr ? context_ids_.size() : 0);
+    if (!requests_.empty())
+      plan_batch(*model_, requests_, args_.batch, context_ == nullptr ? context_ids_.size() : 0);
     if (!requests_.empty() && context_ == nullptr) prefill();
     std::vector<size_t> line_of(requests_.size());
     for (size_t i = 0; i < lines_.size(); ++i) {
@@ -251,7 +262,8 @@ class BatchCommand {
     batch_ = answer_all(*context_, requests_, args_.batch,
                         {.on_answer =
                              [&](size_t place, const BatchAnswer& answer) {
-                               ready_[line_of[place]] = format(lines_[line_of[place]], requests_[place].options, answer);
+                               ready_[line_of[place]] =
+                                   format(lines_[line_of[place]], requests_[place].options, answer);
                                n_errors_ += answer.error.has_value();
                                progress.add_answer();
                                write_ready();
@@ -273,7 +285,8 @@ class BatchCommand {
   std::string format(const Line& line, const GenerateOptions& options, const BatchAnswer& answer) const {
     if (answer.error) return format_error(line.id, answer.error->what());
     const std::string text = answer_text(prompter_->tokenizer(), answer.generation.ids, options.stop);
-    return format_answer(line.id, answer.generation, text, line.n_request_tokens, line.n_cached_tokens, line.digest);
+    return format_answer(line.id, answer.generation, text, line.n_request_tokens, line.n_cached_tokens,
+                         line.digest);
   }
 
   // Writes lines as long as the next one is known.
@@ -302,8 +315,11 @@ class BatchCommand {
                   {"widest", batch_.n_widest},
                   {"timings", {{"batch_ms", seconds_ * 1000}, {"tokens_per_s", rate}}}});
     } else if (!args_.model_flags.quiet) {
-      fmt::print(stderr, "kvfork: {}: {} requests, {} of them finished before; {} new tokens in {:.1f} s ({:.1f} tokens/s), up to {} "
-                 "requests at once\n", args_.out, lines_.size(), n_finished, n_tokens_, seconds_, rate, batch_.n_widest);
+      fmt::print(stderr,
+                 "kvfork: {}: {} requests, {} of them finished before; {} new tokens in {:.1f} s ({:.1f} "
+                 "tokens/s), up to {} "
+                 "requests at once\n",
+                 args_.out, lines_.size(), n_finished, n_tokens_, seconds_, rate, batch_.n_widest);
     }
   }
 
@@ -333,9 +349,11 @@ Command add_batch(CLI::App& app) {
   args->model_flags.add_to(app);
   args->fixed_part.add_to(app);
   app.add_option("--in", args->in, "Requests, one JSON object per line; - for standard input")->required();
-  app.add_option("--out", args->out, "Answers, one JSON object per line; a file that holds the first of them is continued")
+  app.add_option("--out", args->out,
+                 "Answers, one JSON object per line; a file that holds the first of them is continued")
       ->required();
-  app.add_option("--width", args->batch.max_width, "Requests decoded together, at most; fewer where memory is short")
+  app.add_option("--width", args->batch.max_width,
+                 "Requests decoded together, at most; fewer where memory is short")
       ->check(CLI::Range(size_t{1}, size_t{512}))
       ->capture_default_str();
   args->generation.add_to(app);

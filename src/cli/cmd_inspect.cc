@@ -34,9 +34,13 @@ struct Saved {
   std::optional<std::vector<AncestorFacts>> ancestors;
 };
 
-Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+Json or_null(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(text);
+}
 
-double mib(uint64_t n_bytes) { return static_cast<double>(n_bytes) / (1 << 20); }
+double mib(uint64_t n_bytes) {
+  return static_cast<double>(n_bytes) / (1 << 20);
+}
 
 // A JSON text as JSON where it is that, else as a string.
 Json embedded(const std::string& text) {
@@ -81,9 +85,10 @@ Json context_json(const std::string& path, const Saved& saved) {
           {"id", facts.id},
           {"kvfork_version", facts.kvfork_version},
           {"tokens", facts.n_tokens},
-          {"parent", facts.parent_id.empty()
-                         ? Json(nullptr)
-                         : Json{{"id", facts.parent_id}, {"file", or_null(facts.parent_file)}, {"tokens", facts.n_parent_tokens}}},
+          {"parent", facts.parent_id.empty() ? Json(nullptr)
+                                             : Json{{"id", facts.parent_id},
+                                                    {"file", or_null(facts.parent_file)},
+                                                    {"tokens", facts.n_parent_tokens}}},
           {"ancestors", saved.ancestors ? ancestors_json(*saved.ancestors) : Json(nullptr)},
           {"layers", facts.n_layers},
           {"kv_heads", facts.n_kv_heads},
@@ -96,7 +101,8 @@ Json context_json(const std::string& path, const Saved& saved) {
 
 void print_ancestor(const AncestorFacts& ancestor) {
   if (ancestor.problem) {
-    write_output(fmt::format("ancestor       {}: cannot be used\n", ancestor.file.empty() ? ancestor.id : ancestor.file));
+    write_output(
+        fmt::format("ancestor       {}: cannot be used\n", ancestor.file.empty() ? ancestor.id : ancestor.file));
     return;
   }
   write_output(fmt::format("ancestor       {}: every byte has its checksum; {} tokens, {:.1f} MiB\n", ancestor.file,
@@ -110,27 +116,32 @@ void print_context(const std::string& path, const Saved& saved) {
   write_output(fmt::format("state          {}\n",
                            saved.ancestors ? "every byte has its checksum"
                                            : "header, ids, logits and text are sound; --check checks the rest"));
-  write_output(fmt::format("holds          {} tokens, {:.1f} MiB; written by kvfork {}\n", facts.n_tokens, mib(facts.file_bytes),
-                           facts.kvfork_version));
+  write_output(fmt::format("holds          {} tokens, {:.1f} MiB; written by kvfork {}\n", facts.n_tokens,
+                           mib(facts.file_bytes), facts.kvfork_version));
   write_output(fmt::format("id             {}\n", facts.id));
   if (!facts.parent_id.empty())
     write_output(fmt::format("continues      {}{}: its first {} tokens\n", facts.parent_id,
-                             facts.parent_file.empty() ? "" : " (" + facts.parent_file + ")", facts.n_parent_tokens));
+                             facts.parent_file.empty() ? "" : " (" + facts.parent_file + ")",
+                             facts.n_parent_tokens));
   if (saved.ancestors) std::for_each(saved.ancestors->begin(), saved.ancestors->end(), print_ancestor);
-  write_output(fmt::format("model          {}, {} layers, {} KV heads of {}\n", identity.architecture, facts.n_layers, facts.n_kv_heads,
-                           facts.head_dim));
-  for (const auto& [name, value] : {std::pair("config", &identity.config), {"weights", &identity.weights},
-                                    {"tokenizer", &identity.tokenizer}, {"template", &identity.chat_template},
+  write_output(fmt::format("model          {}, {} layers, {} KV heads of {}\n", identity.architecture,
+                           facts.n_layers, facts.n_kv_heads, facts.head_dim));
+  for (const auto& [name, value] : {std::pair("config", &identity.config),
+                                    {"weights", &identity.weights},
+                                    {"tokenizer", &identity.tokenizer},
+                                    {"template", &identity.chat_template},
                                     {"revision", &identity.revision}}) {
     if (!value->empty()) write_output(fmt::format("{:<14} {}\n", name, *value));
   }
-  write_output(fmt::format("mode           {}, kernel set {} ({:.12})\n", identity.dtype, identity.kernel_set, identity.kernel_bits));
+  write_output(fmt::format("mode           {}, kernel set {} ({:.12})\n", identity.dtype, identity.kernel_set,
+                           identity.kernel_bits));
   if (facts.origin == nullptr) {
     write_output("text           none: made from token ids alone\n");
     return;
   }
   write_output(fmt::format("boundary       {}\n", boundary_mode_name(facts.origin->boundary)));
-  write_output(fmt::format("text           {} bytes{}\n", facts.origin->text.size(), facts.origin->fixed.raw_text ? ", plain" : ""));
+  write_output(fmt::format("text           {} bytes{}\n", facts.origin->text.size(),
+                           facts.origin->fixed.raw_text ? ", plain" : ""));
 }
 
 Json template_json(const TemplateFacts& facts) {
@@ -149,28 +160,32 @@ uint64_t memory_of(const ModelFacts& facts, size_t kv_bytes_per_token) {
 }
 
 Json model_json(const std::string& path, const ModelFacts& facts) {
-  return {{"kind", "model"},
-          {"model", path},
-          {"format", facts.format},
-          {"runs", facts.problem.empty()},
-          {"problem", or_null(facts.problem)},
-          {"architecture", or_null(facts.architecture)},
-          {"family", or_null(facts.model_type)},
-          {"revision", or_null(facts.revision)},
-          {"parameters", facts.n_parameters},
-          {"weights", {{"present", facts.has_weights}, {"bytes", facts.weight_bytes}, {"bytes_by_dtype", facts.bytes_by_type}}},
-          {"context_limit", facts.max_position_embeddings},
-          {"layers", facts.n_layers},
-          {"heads", facts.n_heads},
-          {"kv_heads", facts.n_kv_heads},
-          {"head_dim", facts.head_dim},
-          {"hidden_size", facts.hidden_size},
-          {"vocab_size", facts.vocab_size},
-          {"kv_bytes_per_token", {{"float32", facts.kv_bytes_per_token_float32}, {"bfloat16", facts.kv_bytes_per_token_bfloat16}}},
-          {"memory_bytes", {{"float32", memory_of(facts, facts.kv_bytes_per_token_float32)},
-                            {"bfloat16", memory_of(facts, facts.kv_bytes_per_token_bfloat16)}}},
-          {"tokenizer", {{"present", facts.has_tokenizer}, {"problem", or_null(facts.tokenizer_problem)}}},
-          {"template", facts.chat_template ? template_json(*facts.chat_template) : Json(nullptr)}};
+  return {
+      {"kind", "model"},
+      {"model", path},
+      {"format", facts.format},
+      {"runs", facts.problem.empty()},
+      {"problem", or_null(facts.problem)},
+      {"architecture", or_null(facts.architecture)},
+      {"family", or_null(facts.model_type)},
+      {"revision", or_null(facts.revision)},
+      {"parameters", facts.n_parameters},
+      {"weights",
+       {{"present", facts.has_weights}, {"bytes", facts.weight_bytes}, {"bytes_by_dtype", facts.bytes_by_type}}},
+      {"context_limit", facts.max_position_embeddings},
+      {"layers", facts.n_layers},
+      {"heads", facts.n_heads},
+      {"kv_heads", facts.n_kv_heads},
+      {"head_dim", facts.head_dim},
+      {"hidden_size", facts.hidden_size},
+      {"vocab_size", facts.vocab_size},
+      {"kv_bytes_per_token",
+       {{"float32", facts.kv_bytes_per_token_float32}, {"bfloat16", facts.kv_bytes_per_token_bfloat16}}},
+      {"memory_bytes",
+       {{"float32", memory_of(facts, facts.kv_bytes_per_token_float32)},
+        {"bfloat16", memory_of(facts, facts.kv_bytes_per_token_bfloat16)}}},
+      {"tokenizer", {{"present", facts.has_tokenizer}, {"problem", or_null(facts.tokenizer_problem)}}},
+      {"template", facts.chat_template ? template_json(*facts.chat_template) : Json(nullptr)}};
 }
 
 void print_template(const TemplateFacts& facts) {
@@ -178,35 +193,48 @@ void print_template(const TemplateFacts& facts) {
     write_output(fmt::format("template       cannot be rendered: {}\n", facts.problem));
     return;
   }
-  write_output(fmt::format("template       {}; {} the clock\n", facts.takes_system_message ? "takes a system message" : "takes no system message",
+  write_output(fmt::format("template       {}; {} the clock\n",
+                           facts.takes_system_message ? "takes a system message" : "takes no system message",
                            facts.reads_clock ? "reads" : "does not read"));
-  if (!facts.default_system_text.empty()) write_output(fmt::format("               says by itself: {}\n", facts.default_system_text));
+  if (!facts.default_system_text.empty())
+    write_output(fmt::format("               says by itself: {}\n", facts.default_system_text));
   if (!facts.takes_system_message) return;
-  write_output(fmt::format("boundary       {}{}\n", facts.boundary ? boundary_mode_name(*facts.boundary) : "no mode keeps a system message a prefix",
-                           facts.safe_for_any_request ? ", safe for any request" : ""));
+  write_output(
+      fmt::format("boundary       {}{}\n",
+                  facts.boundary ? boundary_mode_name(*facts.boundary) : "no mode keeps a system message a prefix",
+                  facts.safe_for_any_request ? ", safe for any request" : ""));
 }
 
 void print_model(const std::string& path, const ModelFacts& facts) {
-  write_output(fmt::format("model          {} ({}, {})\n", path, facts.architecture.empty() ? "architecture unknown" : facts.architecture, facts.format));
+  write_output(fmt::format("model          {} ({}, {})\n", path,
+                           facts.architecture.empty() ? "architecture unknown" : facts.architecture, facts.format));
   write_output(fmt::format("runs           {}\n", facts.problem.empty() ? "yes" : "no: " + facts.problem));
   if (!facts.revision.empty()) write_output(fmt::format("revision       {}\n", facts.revision));
   std::string types;
-  for (const auto& [type, n_bytes] : facts.bytes_by_type) types += fmt::format("{}{} {:.1f} MiB", types.empty() ? ": " : ", ", type, mib(n_bytes));
+  for (const auto& [type, n_bytes] : facts.bytes_by_type)
+    types += fmt::format("{}{} {:.1f} MiB", types.empty() ? ": " : ", ", type, mib(n_bytes));
   write_output(fmt::format("weights        {:.1f} MiB{}{}, {:.1f} million parameters\n", mib(facts.weight_bytes),
-                           facts.has_weights ? "" : " (not here)", types, static_cast<double>(facts.n_parameters) / 1e6));
-  write_output(fmt::format("shape          {} layers, {} heads, {} KV heads of {}, hidden {}, vocabulary {}\n", facts.n_layers, facts.n_heads,
-                           facts.n_kv_heads, facts.head_dim, facts.hidden_size, facts.vocab_size));
+                           facts.has_weights ? "" : " (not here)", types,
+                           static_cast<double>(facts.n_parameters) / 1e6));
+  write_output(fmt::format("shape          {} layers, {} heads, {} KV heads of {}, hidden {}, vocabulary {}\n",
+                           facts.n_layers, facts.n_heads, facts.n_kv_heads, facts.head_dim, facts.hidden_size,
+                           facts.vocab_size));
   write_output(fmt::format("context limit  {} tokens\n", facts.max_position_embeddings));
-  for (const auto& [mode, per_token] : {std::pair("float32", facts.kv_bytes_per_token_float32), {"bfloat16", facts.kv_bytes_per_token_bfloat16}})
-    write_output(fmt::format("{:<14} {} bytes of keys and values per token; {:.1f} MiB of memory with a full context\n", mode, per_token,
-                             mib(memory_of(facts, per_token))));
+  for (const auto& [mode, per_token] :
+       {std::pair("float32", facts.kv_bytes_per_token_float32), {"bfloat16", facts.kv_bytes_per_token_bfloat16}})
+    write_output(
+        fmt::format("{:<14} {} bytes of keys and values per token; {:.1f} MiB of memory with a full context\n",
+                    mode, per_token, mib(memory_of(facts, per_token))));
   if (!facts.tokenizer_problem.empty()) write_output(fmt::format("tokenizer      {}\n", facts.tokenizer_problem));
-  if (facts.chat_template) print_template(*facts.chat_template);
-  else if (facts.tokenizer_problem.empty()) write_output("template       none: a base model, for --raw\n");
+  if (facts.chat_template)
+    print_template(*facts.chat_template);
+  else if (facts.tokenizer_problem.empty())
+    write_output("template       none: a base model, for --raw\n");
 }
 
 int inspect_saved(const Args& args) {
-  Saved saved{.facts = inspect_context(args.path, args.check ? ContextCheck::All : ContextCheck::Quick), .ancestors = {}};
+  Saved saved{.facts = inspect_context(args.path, args.check ? ContextCheck::All : ContextCheck::Quick),
+              .ancestors = {}};
   if (args.check) saved.ancestors = inspect_ancestors(args.path, args.parent);
   args.json ? write_json(context_json(args.path, saved)) : print_context(args.path, saved);
   if (!saved.ancestors || saved.ancestors->empty() || !saved.ancestors->back().problem) return 0;
@@ -218,8 +246,8 @@ int inspect(const Args& args) {
   if (is_saved_context(args.path)) return inspect_saved(args);
   PullOptions pull;
   pull.files = PullFiles::Small;
-  const LocatedModel located =
-      locate_model(args.path, args.json ? Progress::Show::Never : Progress::Show::Auto, std::move(pull), Unsupported::Take);
+  const LocatedModel located = locate_model(args.path, args.json ? Progress::Show::Never : Progress::Show::Auto,
+                                            std::move(pull), Unsupported::Take);
   ModelFacts facts = inspect_model(located.path);
   if (facts.problem.empty()) facts.problem = located.weights_problem;
   args.json ? write_json(model_json(args.path, facts)) : print_model(args.path, facts);
@@ -230,10 +258,14 @@ int inspect(const Args& args) {
 
 Command add_inspect(CLI::App& app) {
   auto args = std::make_shared<Args>();
-  app.add_option("path", args->path, "A directory in Hugging Face layout, a GGUF file, a Hub id, or a saved context")->required();
+  app.add_option("path", args->path,
+                 "A directory in Hugging Face layout, a GGUF file, a Hub id, or a saved context")
+      ->required();
   CLI::Option* check =
-      app.add_flag("--check", args->check, "Of a saved context: compare every byte of it and of its ancestors with its checksum");
-  app.add_option("--parent", args->parent, "With --check: the file of its parent (default: looked for beside it)")->needs(check);
+      app.add_flag("--check", args->check,
+                   "Of a saved context: compare every byte of it and of its ancestors with its checksum");
+  app.add_option("--parent", args->parent, "With --check: the file of its parent (default: looked for beside it)")
+      ->needs(check);
   app.add_flag("--json", args->json, "One JSON document on standard output");
   return [args] { return inspect(*args); };
 }

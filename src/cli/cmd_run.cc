@@ -1,4 +1,5 @@
-// kvfork run: the main job. One context, many prompts; parity is proven for each before any answer or timing is shown.
+// kvfork run: the main job. One context, many prompts; parity is proven for each before any answer or timing is
+// shown.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -54,7 +55,8 @@ std::vector<std::string> read_prompts(const Args& args) {
     if (prompts.back().ends_with('\n')) prompts.back().pop_back();  // the one that editors add
   }
   if (!prompts.empty()) return prompts;
-  if (::isatty(STDIN_FILENO) == 1) throw UsageError("run: expected --prompt, --prompt-file, or prompts on standard input");
+  if (::isatty(STDIN_FILENO) == 1)
+    throw UsageError("run: expected --prompt, --prompt-file, or prompts on standard input");
   const std::string input = read_standard_input();
   for (size_t begin = 0; begin < input.size();) {
     const size_t end = std::min(input.find('\n', begin), input.size());
@@ -117,14 +119,15 @@ class Run {
       RunAnswer answer;
       answer.prompt = text;
       answer.request = std::move(request.ids);
-      answer.cached_tokens =
-          count_cached_tokens(context_ids, answer.request, mode, prompter_->tokenizer());
+      answer.cached_tokens = count_cached_tokens(context_ids, answer.request, mode, prompter_->tokenizer());
       if (answer.request.size() + options_.max_new_tokens > info.max_position_embeddings)
-        throw Error(ErrorCode::Limit,
-                    fmt::format("context limit: expected at most {} tokens (max_position_embeddings), found {} of context, {} "
-                                "of request and {} new; lower --max-new-tokens or shorten the text",
-                                info.max_position_embeddings, answer.cached_tokens, answer.request_tokens(),
-                                options_.max_new_tokens));
+        throw Error(
+            ErrorCode::Limit,
+            fmt::format(
+                "context limit: expected at most {} tokens (max_position_embeddings), found {} of context, {} "
+                "of request and {} new; lower --max-new-tokens or shorten the text",
+                info.max_position_embeddings, answer.cached_tokens, answer.request_tokens(),
+                options_.max_new_tokens));
       report_.answers.push_back(std::move(answer));
     }
   }
@@ -147,7 +150,8 @@ class Run {
     GenerateOptions greedy = options_;
     greedy.sampling = {};
     check(compare_uncached(*context_, answer.cached_tokens, answer.request, greedy), answer);
-    if (options_.sampling.temperature > 0) check(compare_uncached(*context_, answer.cached_tokens, answer.request, options_), answer);
+    if (options_.sampling.temperature > 0)
+      check(compare_uncached(*context_, answer.cached_tokens, answer.request, options_), answer);
   }
 
   void check(const ParityReport& parity, RunAnswer& answer) const {
@@ -156,10 +160,11 @@ class Run {
       const auto shown = [at](const Generation& generation) {
         return at < generation.ids.size() ? fmt::format("id {}", generation.ids[at]) : std::string("nothing");
       };
-      throw Error(ErrorCode::Parity,
-                  fmt::format("parity: prompt '{}': cached and uncached generation differ at new token {} (position {}): cached {}, "
-                              "uncached {}; no timing is shown",
-                              answer.prompt, at, answer.request.size() + at, shown(parity.cached), shown(parity.uncached)));
+      throw Error(ErrorCode::Parity, fmt::format("parity: prompt '{}': cached and uncached generation differ at "
+                                                 "new token {} (position {}): cached {}, "
+                                                 "uncached {}; no timing is shown",
+                                                 answer.prompt, at, answer.request.size() + at,
+                                                 shown(parity.cached), shown(parity.uncached)));
     }
     answer.generation = parity.cached;
     answer.text = answer_text(model_->text().tokenizer(), parity.cached.ids, options_.stop);
@@ -230,13 +235,17 @@ Command add_run(CLI::App& app) {
   args->fixed_part.add_to(app);
   app.add_option("--prompt", args->prompts, "A request; repeatable (default: one per line of standard input)")
       ->allow_extra_args(false);
-  app.add_option("--prompt-file", args->prompt_files, "A file whose whole text, less one final newline, is a request; repeatable")
+  app.add_option("--prompt-file", args->prompt_files,
+                 "A file whose whole text, less one final newline, is a request; repeatable")
       ->allow_extra_args(false);
-  app.add_option("--benchmark-repeats", args->benchmark_repeats, "Rounds of the timings, of which medians are shown")
-      ->check(CLI::Range(size_t{1}, size_t{10000}))->capture_default_str();
+  app.add_option("--benchmark-repeats", args->benchmark_repeats,
+                 "Rounds of the timings, of which medians are shown")
+      ->check(CLI::Range(size_t{1}, size_t{10000}))
+      ->capture_default_str();
   args->generation.add_to(app);
   app.add_option("--speculate", args->speculate,
-                 "lookup: guess the next tokens from what came before and check them in one pass; off: one token per pass. The "
+                 "lookup: guess the next tokens from what came before and check them in one pass; off: one token "
+                 "per pass. The "
                  "answers are the same")
       ->check(CLI::IsMember({"off", "lookup"}))
       ->capture_default_str();

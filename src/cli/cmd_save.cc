@@ -37,7 +37,9 @@ struct Args {
   bool flatten = false;
 };
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 // Found out before the prefill, which may take minutes.
 void expect_writable_place(const std::string& out) {
@@ -47,7 +49,8 @@ void expect_writable_place(const std::string& out) {
     throw Error(ErrorCode::Io, fmt::format("{}: expected the name of a file to write, found a directory", out));
   const auto directory = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
   if (!std::filesystem::is_directory(directory, error))
-    throw Error(ErrorCode::NotFound, fmt::format("{}: expected the directory {}, found none", out, directory.string()));
+    throw Error(ErrorCode::NotFound,
+                fmt::format("{}: expected the directory {}, found none", out, directory.string()));
 }
 
 class Save {
@@ -75,8 +78,9 @@ class Save {
     const Prompt prompt = prompter.make_context(mode);
     warn_about(prompt);
     Progress progress("prefill", args_.model_flags.progress());
-    return model_->prefill(prompt.ids, [&](size_t done) { progress.update(done, prompt.ids.size()); },
-                           prompter.make_origin(mode, prompt));
+    return model_->prefill(
+        prompt.ids, [&](size_t done) { progress.update(done, prompt.ids.size()); },
+        prompter.make_origin(mode, prompt));
   }
 
   // A file that names its parent is of no use without it.
@@ -91,8 +95,9 @@ class Save {
     }
     for (const Context* ancestor = &parent; ancestor != nullptr; ancestor = ancestor->parent().get()) {
       if (ancestor->id() != id) continue;
-      throw UsageError(fmt::format("--out: {} holds a context that this one continues and would name; expected another file, or --flatten",
-                                   args_.out));
+      throw UsageError(fmt::format(
+          "--out: {} holds a context that this one continues and would name; expected another file, or --flatten",
+          args_.out));
     }
   }
 
@@ -111,10 +116,12 @@ class Save {
     warn_about(prompt);
     const size_t n_shared = count_cached_tokens(parent->ids(), prompt.ids, mode, prompter.tokenizer());
     if (n_shared == prompt.ids.size())
-      throw Error(ErrorCode::InvalidArgument, fmt::format("{}: expected messages that add tokens to it, found none", args_.fixed_part.load));
+      throw Error(ErrorCode::InvalidArgument,
+                  fmt::format("{}: expected messages that add tokens to it, found none", args_.fixed_part.load));
     Progress progress("prefill", args_.model_flags.progress());
     Fork fork = parent->fork_at(n_shared);
-    fork.append(std::span(prompt.ids).subspan(n_shared), [&](size_t done) { progress.update(n_shared + done, prompt.ids.size()); });
+    fork.append(std::span(prompt.ids).subspan(n_shared),
+                [&](size_t done) { progress.update(n_shared + done, prompt.ids.size()); });
     return std::move(fork).seal(prompter.make_origin(mode, prompt));
   }
 
@@ -125,9 +132,10 @@ class Save {
     }
     Progress progress("saving", args_.model_flags.progress());
     const auto start = Clock::now();
-    bytes_ = context_->save(args_.out, {.flatten = args_.flatten, .on_progress = [&](uint64_t done, uint64_t total) {
-                                          progress.update(static_cast<size_t>(done), static_cast<size_t>(total));
-                                        }});
+    bytes_ =
+        context_->save(args_.out, {.flatten = args_.flatten, .on_progress = [&](uint64_t done, uint64_t total) {
+                                     progress.update(static_cast<size_t>(done), static_cast<size_t>(total));
+                                   }});
     save_seconds_ = seconds_since(start);
   }
 
@@ -151,10 +159,12 @@ class Save {
   }
 
   void print_text() const {
-    write_output(fmt::format("{}: {} tokens, {:.1f} MiB; prefill {:.2f} s, saved in {:.2f} s\n", args_.out, context_->size(),
-                             static_cast<double>(bytes_) / (1 << 20), prefill_seconds_, save_seconds_));
+    write_output(fmt::format("{}: {} tokens, {:.1f} MiB; prefill {:.2f} s, saved in {:.2f} s\n", args_.out,
+                             context_->size(), static_cast<double>(bytes_) / (1 << 20), prefill_seconds_,
+                             save_seconds_));
     write_output(fmt::format("id {}\n", context_->id()));
-    if (names_parent()) write_output(fmt::format("continues {} ({})\n", args_.fixed_part.load, context_->parent()->id()));
+    if (names_parent())
+      write_output(fmt::format("continues {} ({})\n", args_.fixed_part.load, context_->parent()->id()));
   }
 
   const Args& args_;
@@ -172,7 +182,8 @@ Command add_save(CLI::App& app) {
   auto args = std::make_shared<Args>();
   args->model_flags.add_to(app);
   args->fixed_part.add_to(app, FixedPartFlags::Load::Continues);
-  app.add_option("--out", args->out, "The file to write; a file of that name is replaced once the new one is whole")->required();
+  app.add_option("--out", args->out, "The file to write; a file of that name is replaced once the new one is whole")
+      ->required();
   app.add_flag("--flatten", args->flatten, "With --load: write the whole, not the part after the parent");
   return [args] { return Save(*args).run(); };
 }

@@ -1,11 +1,11 @@
 // kvfork score: log-probabilities and logits per position.
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -68,7 +68,8 @@ struct Prediction {
       const float y = logits[static_cast<size_t>(b)];
       return x != y ? x > y : a < b;
     });
-    for (auto it = order.begin(); it != middle; ++it) top.push_back({*it, logits[static_cast<size_t>(*it)] - log_sum});
+    for (auto it = order.begin(); it != middle; ++it)
+      top.push_back({*it, logits[static_cast<size_t>(*it)] - log_sum});
   }
 };
 
@@ -82,14 +83,17 @@ class Score {
     ids_ = make_ids();
     if (ids_.empty()) throw Error(ErrorCode::InvalidArgument, "score: expected at least one token, found none");
     if (*args_.fork_option && args_.fork_at >= ids_.size())
-      throw UsageError(fmt::format("--fork-at: expected fewer than the {} tokens, found {}", ids_.size(), args_.fork_at));
+      throw UsageError(
+          fmt::format("--fork-at: expected fewer than the {} tokens, found {}", ids_.size(), args_.fork_at));
     const ModelInfo& info = model_->info();
     if (ids_.size() > info.max_position_embeddings)
-      throw Error(ErrorCode::Limit, fmt::format("context limit: expected at most {} tokens (max_position_embeddings), found {}",
-                                                info.max_position_embeddings, ids_.size()));
+      throw Error(ErrorCode::Limit,
+                  fmt::format("context limit: expected at most {} tokens (max_position_embeddings), found {}",
+                              info.max_position_embeddings, ids_.size()));
     for (const int32_t id : ids_) {
       if (id < 0 || static_cast<size_t>(id) >= info.vocab_size)
-        throw Error(ErrorCode::InvalidArgument, fmt::format("ids: expected ids below {}, found {}", info.vocab_size, id));
+        throw Error(ErrorCode::InvalidArgument,
+                    fmt::format("ids: expected ids below {}, found {}", info.vocab_size, id));
     }
     if (*args_.logits_option) file_.emplace(args_.logits_file, ids_, info.vocab_size);
     score_all();
@@ -112,7 +116,8 @@ class Score {
     } else {
       EncodeOptions options;
       options.add_special_tokens = args_.add_special_tokens;
-      prompt = encode_text(text.tokenizer(), *args_.text_option ? args_.text : read_standard_input(), options, user_text);
+      prompt = encode_text(text.tokenizer(), *args_.text_option ? args_.text : read_standard_input(), options,
+                           user_text);
     }
     warn_about(prompt);
     return std::move(prompt.ids);
@@ -142,7 +147,8 @@ class Score {
   void feed(Fork& timeline, size_t begin, size_t n) {
     const size_t vocab_size = model_->info().vocab_size;
     timeline.append_scored(std::span(ids_).subspan(begin, n), [&](size_t, std::span<const float> rows) {
-      for (size_t row = 0; row < rows.size() / vocab_size; ++row) take_row(rows.subspan(row * vocab_size, vocab_size));
+      for (size_t row = 0; row < rows.size() / vocab_size; ++row)
+        take_row(rows.subspan(row * vocab_size, vocab_size));
       if (file_) file_->add(rows);
     });
   }
@@ -150,12 +156,15 @@ class Score {
   void take_row(std::span<const float> logits) {
     for (size_t id = 0; id < logits.size(); ++id) {
       if (!std::isfinite(logits[id]))
-        throw Error(ErrorCode::Corrupt, fmt::format("logits: expected numbers, found {} for id {} after position {}; are the "
-                                                    "weights intact?", logits[id], id, top_.size()));
+        throw Error(ErrorCode::Corrupt,
+                    fmt::format("logits: expected numbers, found {} for id {} after position {}; are the "
+                                "weights intact?",
+                                logits[id], id, top_.size()));
     }
     const Prediction prediction(logits);
     const size_t next = top_.size() + 1;
-    if (next < ids_.size()) log_probabilities_.push_back(logits[static_cast<size_t>(ids_[next])] - prediction.log_sum);
+    if (next < ids_.size())
+      log_probabilities_.push_back(logits[static_cast<size_t>(ids_[next])] - prediction.log_sum);
     top_.push_back(prediction.top);
   }
 
@@ -200,15 +209,16 @@ class Score {
   Json top_json(const std::vector<Candidate>& candidates) const {
     Json top = Json::array();
     for (const Candidate& candidate : candidates)
-      top.push_back({{"id", candidate.id}, {"piece", piece_of(candidate.id)}, {"logprob", candidate.log_probability}});
+      top.push_back(
+          {{"id", candidate.id}, {"piece", piece_of(candidate.id)}, {"logprob", candidate.log_probability}});
     return top;
   }
 
   std::string top_text(const std::vector<Candidate>& candidates) const {
     std::string text;
     for (const Candidate& candidate : candidates)
-      text += fmt::format("{}{} {} {:.4f}", text.empty() ? "" : "  ", candidate.id, to_json_text(piece_of(candidate.id)),
-                          candidate.log_probability);
+      text += fmt::format("{}{} {} {:.4f}", text.empty() ? "" : "  ", candidate.id,
+                          to_json_text(piece_of(candidate.id)), candidate.log_probability);
     return text;
   }
 
@@ -230,8 +240,8 @@ class Score {
   std::vector<size_t> chunks_;
   std::vector<int32_t> ids_;
   std::optional<LogitsFile> file_;
-  std::vector<std::vector<Candidate>> top_;   // [n_tokens] predictions after each position
-  std::vector<double> log_probabilities_;     // [n_tokens - 1] of the tokens from the second on
+  std::vector<std::vector<Candidate>> top_;  // [n_tokens] predictions after each position
+  std::vector<double> log_probabilities_;    // [n_tokens - 1] of the tokens from the second on
   mutable const Tokenizer* tokenizer_ = nullptr;
   mutable bool tokenizer_looked_up_ = false;
 };
@@ -247,12 +257,17 @@ Command add_score(CLI::App& app) {
   args->text_option->excludes(messages)->excludes(args->ids_option);
   messages->excludes(args->ids_option);
   args->template_flags.add_to(app);
-  app.add_flag("--add-special-tokens", args->add_special_tokens, "Apply the tokenizer's post-processor to plain text");
+  app.add_flag("--add-special-tokens", args->add_special_tokens,
+               "Apply the tokenizer's post-processor to plain text");
   app.add_flag("--no-generation-prompt", args->no_generation_prompt, "Do not open the assistant's turn");
-  args->logits_option = app.add_option("--logits", args->logits_file, "Write float32 logits [n_tokens, vocab_size] and int64 ids to this safetensors file");
-  app.add_option("--chunks", args->chunks, "Feed the ids in calls of these sizes, e.g. 5,17,100; the rest in one more");
-  args->fork_option = app.add_option("--fork-at", args->fork_at, "Seal the first N tokens as a context and run the rest in a fork")
-                          ->check(whole_number(1));
+  args->logits_option =
+      app.add_option("--logits", args->logits_file,
+                     "Write float32 logits [n_tokens, vocab_size] and int64 ids to this safetensors file");
+  app.add_option("--chunks", args->chunks,
+                 "Feed the ids in calls of these sizes, e.g. 5,17,100; the rest in one more");
+  args->fork_option =
+      app.add_option("--fork-at", args->fork_at, "Seal the first N tokens as a context and run the rest in a fork")
+          ->check(whole_number(1));
   return [args] { return Score(*args).run(); };
 }
 

@@ -1,11 +1,11 @@
 // kvfork tokenize: what the model sees.
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -58,7 +58,9 @@ std::string locate_text(const std::string& model) {
 class Tokenize {
  public:
   explicit Tokenize(const Args& args)
-      : args_(args), text_(Text::open(locate_text(args.model))), template_(args.template_flags.choose(text_->chat_template())) {}
+      : args_(args),
+        text_(Text::open(locate_text(args.model))),
+        template_(args.template_flags.choose(text_->chat_template())) {}
 
   int run() {
     if (args_.jsonl) return run_lines();
@@ -130,7 +132,8 @@ class Tokenize {
     FixedPart fixed = FixedPart::from_system_message(args_.context);
     if (!args_.messages_file.empty()) fixed.messages_json = read_text(args_.messages_file);
     args_.template_flags.fill(fixed);
-    const std::vector<std::string> prompts = args_.prompts.empty() ? std::vector<std::string>{"Hello"} : args_.prompts;
+    const std::vector<std::string> prompts =
+        args_.prompts.empty() ? std::vector<std::string>{"Hello"} : args_.prompts;
     return show_boundary(Prompter(text_, template_, std::move(fixed)), parse_boundary_mode(args_.boundary), prompts,
                          args_.json ? Format::Json : Format::Table);
   }
@@ -219,31 +222,37 @@ class Tokenize {
 
 Command add_tokenize(CLI::App& app) {
   auto args = std::make_shared<Args>();
-  app.add_option("--model", args->model, "A directory with tokenizer.json and tokenizer_config.json, a GGUF file, or a Hub id")
+  app.add_option("--model", args->model,
+                 "A directory with tokenizer.json and tokenizer_config.json, a GGUF file, or a Hub id")
       ->required()
       ->check(not_empty());
   args->text_option = app.add_option("--text", args->text, "The text (default: standard input)");
   CLI::Option* messages = app.add_option("--messages", args->messages_file, "JSON file with a message list");
   args->decode_option = app.add_option("--decode", args->decode, "Token ids to turn back into text");
-  CLI::Option* jsonl = app.add_flag("--jsonl", args->jsonl,
-                                    "One request per line of standard input: a string, or an object with text, ids or messages");
+  CLI::Option* jsonl =
+      app.add_flag("--jsonl", args->jsonl,
+                   "One request per line of standard input: a string, or an object with text, ids or messages");
   args->text_option->excludes(messages)->excludes(args->decode_option)->excludes(jsonl);
   messages->excludes(args->decode_option)->excludes(jsonl);
   args->decode_option->excludes(jsonl);
-  args->boundary_option = app.add_option("--boundary", args->boundary,
-                                         "Show where a context (--context or --messages) ends and requests (--prompt) begin: "
-                                         "message, probe or longest")
-                              ->expected(0, 1)
-                              ->default_str("message")
-                              ->check(CLI::IsMember({"message", "probe", "longest"}));
+  args->boundary_option =
+      app.add_option("--boundary", args->boundary,
+                     "Show where a context (--context or --messages) ends and requests (--prompt) begin: "
+                     "message, probe or longest")
+          ->expected(0, 1)
+          ->default_str("message")
+          ->check(CLI::IsMember({"message", "probe", "longest"}));
   args->context = kDefaultPolicy;
   app.add_option("--context", args->context, "With --boundary: the system message (default: a support policy)")
-      ->needs(args->boundary_option)->excludes(messages);
+      ->needs(args->boundary_option)
+      ->excludes(messages);
   app.add_option("--prompt", args->prompts, "With --boundary: a request; repeatable")
-      ->needs(args->boundary_option)->allow_extra_args(false);
+      ->needs(args->boundary_option)
+      ->allow_extra_args(false);
   args->boundary_option->excludes(args->text_option)->excludes(args->decode_option)->excludes(jsonl);
   args->template_flags.add_to(app);
-  app.add_flag("--add-special-tokens", args->add_special_tokens, "Apply the tokenizer's post-processor to plain text");
+  app.add_flag("--add-special-tokens", args->add_special_tokens,
+               "Apply the tokenizer's post-processor to plain text");
   app.add_flag("--no-generation-prompt", args->no_generation_prompt, "Do not open the assistant's turn");
   app.add_flag("--continue-final-message", args->continue_final_message, "Leave the last message open");
   app.add_flag("--json", args->json, "{\"ids\", \"pieces\", \"text\"}");

@@ -1,8 +1,8 @@
-// The commands of the tool, one file each. Each adds its options to `app` and returns what runs once they are parsed.
+// The commands of the tool, one file each. Each adds its options to `app` and returns what runs once they are
+// parsed.
 #pragma once
 
 #include <CLI/CLI.hpp>
-
 #include <functional>
 
 namespace kvfork::cli {

@@ -11,9 +11,11 @@
 namespace kvfork::cli {
 namespace {
 
-[[noreturn]] void refuse(const std::string& file, const std::string& field, const std::string& expected, const std::string& found) {
-  throw Error(ErrorCode::InvalidArgument, fmt::format("{}: {}: expected {} (as the options say), found {}", file, field,
-                                                      expected.empty() ? "none" : expected, found.empty() ? "none" : found));
+[[noreturn]] void refuse(const std::string& file, const std::string& field, const std::string& expected,
+                         const std::string& found) {
+  throw Error(ErrorCode::InvalidArgument,
+              fmt::format("{}: {}: expected {} (as the options say), found {}", file, field,
+                          expected.empty() ? "none" : expected, found.empty() ? "none" : found));
 }
 
 // The same JSON, whatever its spelling.
@@ -31,21 +33,25 @@ BoundaryMode parse_boundary_mode(const std::string& name) {
 }
 
 void FixedPartFlags::add_to(CLI::App& app, Load meaning) {
-  context_option = app.add_option("--context", context, "The fixed context, a system message (default: a support policy)");
-  context_file_option = app.add_option("--context-file", context_file, "Read the context from a file, - for standard input");
-  messages_option = app.add_option("--messages", messages_file, "JSON file with the messages that every request starts with");
+  context_option =
+      app.add_option("--context", context, "The fixed context, a system message (default: a support policy)");
+  context_file_option =
+      app.add_option("--context-file", context_file, "Read the context from a file, - for standard input");
+  messages_option =
+      app.add_option("--messages", messages_file, "JSON file with the messages that every request starts with");
   context_option->excludes(context_file_option)->excludes(messages_option);
   context_file_option->excludes(messages_option);
-  raw_option =
-      app.add_flag("--raw", raw, "No template: context and prompt are plain text, one after the other (base models)");
+  raw_option = app.add_flag("--raw", raw,
+                            "No template: context and prompt are plain text, one after the other (base models)");
   raw_option->excludes(messages_option);
-  CLI::Option* special_option =
-      app.add_flag("--add-special-tokens", add_special_tokens, "With --raw: apply the tokenizer's post-processor, e.g. a BOS")
-          ->needs(raw_option);
+  CLI::Option* special_option = app.add_flag("--add-special-tokens", add_special_tokens,
+                                             "With --raw: apply the tokenizer's post-processor, e.g. a BOS")
+                                    ->needs(raw_option);
   boundary_option =
-      app.add_option("--boundary", boundary,
-                     "Where the context ends: message (after the fixed messages), probe (where requests begin to differ), "
-                     "longest (as far as each request agrees)")
+      app.add_option(
+             "--boundary", boundary,
+             "Where the context ends: message (after the fixed messages), probe (where requests begin to differ), "
+             "longest (as far as each request agrees)")
           ->check(CLI::IsMember({"message", "probe", "longest"}))
           ->capture_default_str();
   template_flags.add_to(app);
@@ -53,10 +59,14 @@ void FixedPartFlags::add_to(CLI::App& app, Load meaning) {
   load_option = app.add_option("--load", load,
                                replaces ? "A context that kvfork save wrote, in place of the options above"
                                         : "Continue this saved context with the messages or the text given");
-  app.add_option("--parent", parent, "With --load: the file of its parent (default: looked for beside it)")->needs(load_option);
+  app.add_option("--parent", parent, "With --load: the file of its parent (default: looked for beside it)")
+      ->needs(load_option);
   load_option->excludes(raw_option)->excludes(special_option);
   if (replaces)
-    load_option->excludes(context_option)->excludes(context_file_option)->excludes(messages_option)->excludes(boundary_option);
+    load_option->excludes(context_option)
+        ->excludes(context_file_option)
+        ->excludes(messages_option)
+        ->excludes(boundary_option);
 }
 
 std::string FixedPartFlags::read_context_text() const {
@@ -104,7 +114,8 @@ std::shared_ptr<const Context> FixedPartFlags::open_saved(const Model& model) co
     const auto tools = origin.fixed.tools_json.empty() ? ChatTemplate::Tools::Absent : ChatTemplate::Tools::Given;
     const ChatTemplate used = origin.template_source ? own.with_source(*origin.template_source) : own;
     if (template_flags.choose(own).source(tools) != used.source(tools))
-      refuse(load, "template", template_flags.template_name, origin.template_source ? "another" : "the checkpoint's own");
+      refuse(load, "template", template_flags.template_name,
+             origin.template_source ? "another" : "the checkpoint's own");
   }
   return saved;
 }
@@ -113,7 +124,8 @@ FixedPart continue_fixed_part(const FixedPart& fixed, const FixedPart& more) {
   FixedPart result = fixed;
   if (result.raw_text) {
     if (!more.raw_text)
-      throw Error(ErrorCode::InvalidArgument, "messages: a context of plain text is continued with --context or --context-file");
+      throw Error(ErrorCode::InvalidArgument,
+                  "messages: a context of plain text is continued with --context or --context-file");
     *result.raw_text += *more.raw_text;
     return result;
   }

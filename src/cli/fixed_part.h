@@ -2,7 +2,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-
 #include <memory>
 #include <string>
 #include <string_view>
@@ -17,7 +16,8 @@ namespace kvfork::cli {
 /// "message", "probe" or "longest"; anything else was refused while parsing.
 BoundaryMode parse_boundary_mode(const std::string& name);
 
-/// --context, --context-file, --messages, --raw, --boundary and the template's options; --load FILE in their place. With
+/// --context, --context-file, --messages, --raw, --boundary and the template's options; --load FILE in their place.
+/// With
 /// --load, template options say what the file must have been made with.
 struct FixedPartFlags {
   TemplateFlags template_flags;
@@ -50,8 +50,8 @@ struct FixedPartFlags {
   Prompter make_prompter(std::shared_ptr<const Text> text) const;
 
   bool loads() const { return !load_option->empty(); }
-  /// The saved context, whole and made with the template options given. Throws as Model::open_context and Context::check;
-  /// Error{InvalidArgument} naming the option that is not the file's.
+  /// The saved context, whole and made with the template options given. Throws as Model::open_context and
+  /// Context::check; Error{InvalidArgument} naming the option that is not the file's.
   std::shared_ptr<const Context> open_saved(const Model& model) const;
 };
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -44,12 +43,14 @@ struct Entry {
 };
 
 constexpr Entry kCommands[] = {
-    {"run", "Answer prompts from one prefilled context, after proving that the cache changes nothing", kvfork::cli::add_run},
+    {"run", "Answer prompts from one prefilled context, after proving that the cache changes nothing",
+     kvfork::cli::add_run},
     {"batch", "Answer a JSONL file of requests, decoded together; resumable", kvfork::cli::add_batch},
     {"verify", "Check on this model, context and prompts that the cache is safe", kvfork::cli::add_verify},
     {"bench", "Measure requests with and without the cache, over prefix lengths", kvfork::cli::add_bench},
     {"save", "Prefill a context once and keep it as a file", kvfork::cli::add_save},
-    {"inspect", "What a checkpoint or a saved context holds, and whether kvfork can run it", kvfork::cli::add_inspect},
+    {"inspect", "What a checkpoint or a saved context holds, and whether kvfork can run it",
+     kvfork::cli::add_inspect},
     {"pull", "Download a checkpoint from the Hugging Face Hub into the shared cache", kvfork::cli::add_pull},
     {"tokenize", "What the model sees: rendered text, token ids, pieces", kvfork::cli::add_tokenize},
     {"score", "Log-probabilities and logits of every position, in any split of the work", kvfork::cli::add_score},
@@ -60,8 +61,8 @@ bool takes_value(const CLI::App* command, const std::string& name) {
   return option != nullptr && option->get_expected_min() > 0;
 }
 
-// The arguments as CLI11 reads them as everyone else would: what follows an option that takes a value is that value, also where
-// it begins with a dash ("--name=VALUE" then), and "--name=" has an empty one.
+// The arguments as CLI11 reads them as everyone else would: what follows an option that takes a value is that
+// value, also where it begins with a dash ("--name=VALUE" then), and "--name=" has an empty one.
 std::vector<std::string> join_values(const std::vector<std::string>& arguments, const CLI::App* command) {
   std::vector<std::string> joined;
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -96,7 +97,8 @@ void expect_known_command(const std::vector<std::string>& arguments) {
 }
 
 int run_tool(int argc, char** argv) {
-  CLI::App app{"Process a fixed context once; answer many independent requests from it, bit for bit as without a cache."};
+  CLI::App app{
+      "Process a fixed context once; answer many independent requests from it, bit for bit as without a cache."};
   app.name("kvfork");
   app.set_version_flag("--version", fmt::format("kvfork {}", kvfork::version()));
   app.require_subcommand(1);
@@ -109,7 +111,8 @@ int run_tool(int argc, char** argv) {
   try {
     const std::vector<std::string> given(argv + 1, argv + argc);
     expect_known_command(given);
-    std::vector<std::string> arguments = join_values(given, given.empty() || given[0].starts_with('-') ? nullptr : app.get_subcommand(given[0]));
+    std::vector<std::string> arguments =
+        join_values(given, given.empty() || given[0].starts_with('-') ? nullptr : app.get_subcommand(given[0]));
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
     app.parse(std::move(arguments));
   } catch (const CLI::Success& help) {

@@ -1,7 +1,6 @@
 #include "cli/options.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <cerrno>
 #include <charconv>
@@ -11,6 +10,7 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
@@ -90,11 +90,15 @@ CLI::Validator number_between(double low, double high) {
 
 CLI::Validator not_empty() {
   return CLI::Validator(
-      [](std::string& text) { return text.empty() ? std::string("expected a path, found an empty one") : std::string(); }, "PATH");
+      [](std::string& text) {
+        return text.empty() ? std::string("expected a path, found an empty one") : std::string();
+      },
+      "PATH");
 }
 
 void ModelFlags::add_to(CLI::App& app) {
-  app.add_option("--model", model, "A directory in Hugging Face layout, a GGUF file, or a Hub id ORG/NAME[@REVISION]")
+  app.add_option("--model", model,
+                 "A directory in Hugging Face layout, a GGUF file, or a Hub id ORG/NAME[@REVISION]")
       ->required()
       ->check(not_empty());
   app.add_option("--gguf", gguf_file, "Of a Hub id: this GGUF file of the repository")->check(not_empty());
@@ -132,8 +136,9 @@ void TemplateFlags::add_to(CLI::App& app) {
   app.add_option("--var", vars, "Template variable NAME=JSON; repeatable")->allow_extra_args(false);
   app.add_option("--now", now, "The templates' clock, 2031-01-05T06:07:08 (default: now)");
   app.add_option("--template", template_name, "A named template of the checkpoint, or a file");
-  app.add_flag("--literal-user-text", literal_user_text,
-               "Control tokens in messages, prompts and contexts stay plain text; only the template's are read as such");
+  app.add_flag(
+      "--literal-user-text", literal_user_text,
+      "Control tokens in messages, prompts and contexts stay plain text; only the template's are read as such");
 }
 
 ChatRequest TemplateFlags::request() const {

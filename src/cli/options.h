@@ -2,7 +2,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -47,7 +46,8 @@ struct ModelFlags {
   Progress::Show progress() const { return quiet ? Progress::Show::Never : Progress::Show::Auto; }
 };
 
-/// --tools, --documents, --var, --now, --template, --literal-user-text: what a chat template sees beside the messages.
+/// --tools, --documents, --var, --now, --template, --literal-user-text: what a chat template sees beside the
+/// messages.
 struct TemplateFlags {
   std::string tools_file;
   std::string documents_file;

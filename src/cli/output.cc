@@ -27,9 +27,13 @@ void print_line(std::string_view kind, std::string_view message) {
 
 }  // namespace
 
-void print_error(std::string_view message) { print_line("error", message); }
+void print_error(std::string_view message) {
+  print_line("error", message);
+}
 
-void print_warning(std::string_view message) { print_line("warning", message); }
+void print_warning(std::string_view message) {
+  print_line("warning", message);
+}
 
 void write_output(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail_write();
@@ -43,7 +47,9 @@ std::string to_json_text(const nlohmann::ordered_json& value) {
   return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-void write_json(const nlohmann::ordered_json& value) { write_output(to_json_text(value) + "\n"); }
+void write_json(const nlohmann::ordered_json& value) {
+  write_output(to_json_text(value) + "\n");
+}
 
 Progress::Progress(std::string label, Show show)
     : label_(std::move(label)), shown_(show == Show::Auto && ::isatty(STDERR_FILENO) == 1) {

@@ -1,10 +1,9 @@
 // Where the tool's words go: data to standard output, everything else to standard error.
 #pragma once
 
-#include <nlohmann/json.hpp>
-
 #include <cstddef>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 #include <string_view>

@@ -1,10 +1,10 @@
 #include "cli/run_report.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <initializer_list>
+#include <nlohmann/json.hpp>
 
 #include "cli/output.h"
 #include "kvfork/version.h"
@@ -27,9 +27,13 @@ Json summary(const std::vector<double>& times) {
   return {{"median", median(times)}, {"min", *least}, {"max", *most}};
 }
 
-Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+Json or_null(const std::optional<double>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
 
-Json versions() { return {{"kvfork", version()}, {"compiler", __VERSION__}}; }
+Json versions() {
+  return {{"kvfork", version()}, {"compiler", __VERSION__}};
+}
 
 // "12.3 ms (11.9 .. 13.0)"
 std::string shown(const std::vector<double>& times) {
@@ -68,7 +72,10 @@ void print_json(const RunReport& report) {
               {"threads", info.n_threads},
               {"versions", versions()},
               {"context", {{"tokens", report.context->size()}, {"bytes", report.context->kv_bytes()}}},
-              {"timings", {{"open_ms", report.open_ms}, {"prefill_ms", or_null(report.prefill_ms)}, {"load_ms", or_null(report.load_ms)}}},
+              {"timings",
+               {{"open_ms", report.open_ms},
+                {"prefill_ms", or_null(report.prefill_ms)},
+                {"load_ms", or_null(report.load_ms)}}},
               {"answers", std::move(answers)}});
 }
 
@@ -76,15 +83,19 @@ void print_header(const RunReport& report) {
   const ModelInfo& info = report.model->info();
   write_output(fmt::format("model       {} ({})\n", report.name, info.architecture));
   if (!report.revision.empty()) write_output(fmt::format("revision    {}\n", report.revision));
-  write_output(fmt::format("mode        {}, kernel set {}, {} thread{}\n", compute_mode_name(info.mode), info.kernel_set,
-                           info.n_threads, info.n_threads == 1 ? "" : "s"));
+  write_output(fmt::format("mode        {}, kernel set {}, {} thread{}\n", compute_mode_name(info.mode),
+                           info.kernel_set, info.n_threads, info.n_threads == 1 ? "" : "s"));
   write_output(fmt::format("version     kvfork {}\n", version()));
-  write_output(fmt::format("context     {} tokens, {} bytes of keys and values\n", report.context->size(), report.context->kv_bytes()));
-  write_output(fmt::format("parity      {} of {} prompts: every id and every logit bit equal with and without the cache\n",
-                           report.answers.size(), report.answers.size()));
+  write_output(fmt::format("context     {} tokens, {} bytes of keys and values\n", report.context->size(),
+                           report.context->kv_bytes()));
+  write_output(
+      fmt::format("parity      {} of {} prompts: every id and every logit bit equal with and without the cache\n",
+                  report.answers.size(), report.answers.size()));
 }
 
-void print_prompt(const RunAnswer& answer) { write_output(fmt::format("\n> {}\n", answer.prompt)); }
+void print_prompt(const RunAnswer& answer) {
+  write_output(fmt::format("\n> {}\n", answer.prompt));
+}
 
 void print_timings(const RunReport& report) {
   write_output(fmt::format("\nopen {:.1f} ms, {} {:.1f} ms\n", report.open_ms,
@@ -94,8 +105,8 @@ void print_timings(const RunReport& report) {
   for (const RunAnswer& answer : report.answers) {
     const double cached = median(answer.ttft_cached_ms);
     const double decode = median(answer.decode_ms_per_token);
-    write_output(fmt::format("prompt {}: {} cached + {} request tokens, {} new ({})\n", ++number, answer.cached_tokens,
-                             answer.request_tokens(), answer.generation.ids.size(),
+    write_output(fmt::format("prompt {}: {} cached + {} request tokens, {} new ({})\n", ++number,
+                             answer.cached_tokens, answer.request_tokens(), answer.generation.ids.size(),
                              stop_reason_name(answer.generation.stop)));
     write_output(fmt::format("  fork                   {}\n", shown(answer.fork_ms)));
     write_output(fmt::format("  first token, cached    {}\n", shown(answer.ttft_cached_ms)));

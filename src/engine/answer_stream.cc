@@ -57,7 +57,8 @@ size_t AnswerStream::longest_possible_start() const {
   return 0;
 }
 
-std::string answer_text(const Tokenizer& tokenizer, std::span<const int32_t> ids, std::span<const std::string> stop) {
+std::string answer_text(const Tokenizer& tokenizer, std::span<const int32_t> ids,
+                        std::span<const std::string> stop) {
   AnswerStream stream(tokenizer, stop);
   std::string text;
   for (const int32_t id : ids) text += stream.push(id);

@@ -37,10 +37,11 @@ namespace engine {
 void check_room(size_t n_tokens, const GenerateOptions& options, const ModelInfo& info) {
   const size_t limit = info.max_position_embeddings;
   if (n_tokens > limit || options.max_new_tokens > limit - n_tokens)
-    base::fail(ErrorCode::Limit,
-               "context limit: expected at most {} tokens (max_position_embeddings), found {} of context and request and "
-               "{} new; ask for fewer new tokens or shorten the text",
-               limit, n_tokens, options.max_new_tokens);
+    base::fail(
+        ErrorCode::Limit,
+        "context limit: expected at most {} tokens (max_position_embeddings), found {} of context and request and "
+        "{} new; ask for fewer new tokens or shorten the text",
+        limit, n_tokens, options.max_new_tokens);
 }
 
 Answering::Answering(const Model& model, std::span<const int32_t> shared_ids, std::span<const int32_t> own_ids,

@@ -1,7 +1,7 @@
 // One request's way from logits to answer: ids are picked one after the other until something ends it.
 //
-// Belongs to one thread. The options must outlive it. Whoever runs the model decides how rows come about; what is picked
-// depends on the logits, the position and the options alone.
+// Belongs to one thread. The options must outlive it. Whoever runs the model decides how rows come about; what is
+// picked depends on the logits, the position and the options alone.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +25,14 @@ void check_room(size_t n_tokens, const GenerateOptions& options, const ModelInfo
 
 class Answering {
  public:
-  /// The request is shared_ids followed by own_ids. Options are checked already. Throws Error{InvalidArgument} for an empty
-  /// stop string, and with stop strings what Model::text() throws.
+  /// The request is shared_ids followed by own_ids. Options are checked already. Throws Error{InvalidArgument} for
+  /// an empty stop string, and with stop strings what Model::text() throws.
   Answering(const Model& model, std::span<const int32_t> shared_ids, std::span<const int32_t> own_ids,
             const GenerateOptions& options);
 
-  /// Picks the id for `position` from its logits. Returns whether the answer goes on, and so whether the id is to be run.
-  /// `on_token` as in generate(). Throws Error{Corrupt} when logits are not numbers, and what on_token throws.
+  /// Picks the id for `position` from its logits. Returns whether the answer goes on, and so whether the id is to
+  /// be run. `on_token` as in generate(). Throws Error{Corrupt} when logits are not numbers, and what on_token
+  /// throws.
   bool take(std::span<const float> logits, size_t position, const std::function<bool(int32_t)>& on_token);
 
   /// The id picked last; take() must have been called.

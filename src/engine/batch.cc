@@ -16,7 +16,9 @@
 namespace kvfork {
 namespace {
 
-size_t blocks_of(size_t n_tokens) { return (n_tokens + kernels::kBlockTokens - 1) / kernels::kBlockTokens; }
+size_t blocks_of(size_t n_tokens) {
+  return (n_tokens + kernels::kBlockTokens - 1) / kernels::kBlockTokens;
+}
 
 // With its answer; no more than any model can hold.
 size_t tokens_of(const BatchRequest& request) {
@@ -42,8 +44,8 @@ void check_request(const BatchRequest& request, const ModelInfo& info) {
                request.ids.size(), request.n_cached);
   for (size_t i = 0; i < request.ids.size(); ++i) {
     if (request.ids[i] < 0 || static_cast<size_t>(request.ids[i]) >= info.vocab_size)
-      base::fail(ErrorCode::InvalidArgument, "token ids: expected ids below {}, found {} at index {}", info.vocab_size,
-                 request.ids[i], i);
+      base::fail(ErrorCode::InvalidArgument, "token ids: expected ids below {}, found {} at index {}",
+                 info.vocab_size, request.ids[i], i);
   }
 }
 
@@ -51,20 +53,23 @@ void check_boundary(const BatchRequest& request, std::span<const int32_t> contex
   if (request.n_cached > context_ids.size())
     base::fail(ErrorCode::Boundary, "boundary: expected at most the context's {} tokens to be cached, found {}",
                context_ids.size(), request.n_cached);
-  const auto [of_context, of_request] =
-      std::mismatch(context_ids.begin(), context_ids.begin() + static_cast<ptrdiff_t>(request.n_cached), request.ids.begin());
+  const auto [of_context, of_request] = std::mismatch(
+      context_ids.begin(), context_ids.begin() + static_cast<ptrdiff_t>(request.n_cached), request.ids.begin());
   const auto n_equal = static_cast<size_t>(of_request - request.ids.begin());
   if (n_equal < request.n_cached)
-    base::fail(ErrorCode::Boundary, "boundary: the cached tokens are not a prefix of the request: at position {} the context has "
-               "id {}, the request {}", n_equal, *of_context, *of_request);
+    base::fail(ErrorCode::Boundary,
+               "boundary: the cached tokens are not a prefix of the request: at position {} the context has "
+               "id {}, the request {}",
+               n_equal, *of_context, *of_request);
   if (request.n_cached == request.ids.size() && request.n_cached < context_ids.size())
-    base::fail(ErrorCode::InvalidArgument, "cached tokens: expected fewer than the request's {}, so that something is run",
-               request.ids.size());
+    base::fail(ErrorCode::InvalidArgument,
+               "cached tokens: expected fewer than the request's {}, so that something is run", request.ids.size());
 }
 
 // A request while it runs.
 struct Running {
-  Running(size_t place, const BatchRequest& whole, const Context& context, std::function<bool(int32_t)> token_callback)
+  Running(size_t place, const BatchRequest& whole, const Context& context,
+          std::function<bool(int32_t)> token_callback)
       : index(place),
         on_token(std::move(token_callback)),
         fork(context.fork_at(whole.n_cached)),
@@ -105,8 +110,8 @@ class Batch {
   }
 
  private:
-  // Requests join in order, as long as there is a place and memory for the next one. A request that fails here, or ends with
-  // its first token because the context's logits are all it needs, makes room for the next.
+  // Requests join in order, as long as there is a place and memory for the next one. A request that fails here, or
+  // ends with its first token because the context's logits are all it needs, makes room for the next.
   void admit() {
     while (next_ < requests_.size() && running_.size() < max_width_) {
       const size_t index = next_;
@@ -129,7 +134,8 @@ class Batch {
     }
   }
 
-  // One pass over the weights: every running request has at least one row in it, and the first ones as many as there is room.
+  // One pass over the weights: every running request has at least one row in it, and the first ones as many as
+  // there is room.
   void run_pass() {
     size_t n_free_rows = engine::kMaxPassRows - running_.size();
     steps_.clear();
@@ -210,7 +216,7 @@ class Batch {
   size_t max_width_;
   size_t free_bytes_;
   size_t n_longest_ = 0;  // tokens of the longest request with its answer
-  size_t next_ = 0;  // the first request that has not joined yet
+  size_t next_ = 0;       // the first request that has not joined yet
   std::list<Running> running_;
   std::vector<model::Step> steps_;
   std::vector<float> logits_;  // [rows with logits, vocab]
@@ -243,10 +249,12 @@ BatchPlan plan_batch(const Model& model, std::span<const BatchRequest> requests,
   }
   if (plan.largest_request_bytes > plan.memory_bytes)
     base::fail(ErrorCode::Limit,
-               "memory: expected at most {} MiB for a request beside the context, found {} MiB for the largest; ask for fewer new "
+               "memory: expected at most {} MiB for a request beside the context, found {} MiB for the largest; "
+               "ask for fewer new "
                "tokens, shorten the text, or use bfloat16 mode",
                plan.memory_bytes >> 20, (plan.largest_request_bytes >> 20) + 1);
-  const size_t n_fitting = plan.largest_request_bytes == 0 ? n_valid : plan.memory_bytes / plan.largest_request_bytes;
+  const size_t n_fitting =
+      plan.largest_request_bytes == 0 ? n_valid : plan.memory_bytes / plan.largest_request_bytes;
   plan.width = std::min({options.max_width, engine::kMaxPassRows, n_valid, n_fitting});
   return plan;
 }

@@ -39,8 +39,8 @@ std::string describe(std::span<const int32_t> ids, size_t position, const Tokeni
 
 }  // namespace
 
-size_t count_cached_tokens(std::span<const int32_t> context_ids, std::span<const int32_t> request_ids, BoundaryMode mode,
-                           const Tokenizer& tokenizer) {
+size_t count_cached_tokens(std::span<const int32_t> context_ids, std::span<const int32_t> request_ids,
+                           BoundaryMode mode, const Tokenizer& tokenizer) {
   if (context_ids.empty())
     base::fail(ErrorCode::Boundary,
                "boundary: expected a context of at least one token, found none; the rendered context is empty");
@@ -52,11 +52,12 @@ size_t count_cached_tokens(std::span<const int32_t> context_ids, std::span<const
     if (position == request_ids.size() && position > 0) --position;
     if (position > 0) return position;
   }
-  base::fail(ErrorCode::Boundary,
-             "boundary: the cached tokens are not a prefix of the request: at position {} the context has {}, the request "
-             "has {}; the template renders the context differently once a request follows it, or tokens merge across the "
-             "join: try --boundary probe or --boundary longest, or another template or context",
-             position, describe(context_ids, position, tokenizer), describe(request_ids, position, tokenizer));
+  base::fail(
+      ErrorCode::Boundary,
+      "boundary: the cached tokens are not a prefix of the request: at position {} the context has {}, the request "
+      "has {}; the template renders the context differently once a request follows it, or tokens merge across the "
+      "join: try --boundary probe or --boundary longest, or another template or context",
+      position, describe(context_ids, position, tokenizer), describe(request_ids, position, tokenizer));
 }
 
 bool is_safe_for_any_request(std::span<const int32_t> context_ids, const Tokenizer& tokenizer) {

@@ -44,10 +44,12 @@ class Entry {
 using Entries = std::map<std::string, std::shared_ptr<const Entry>>;
 
 Json parse_config(const std::string& text, const std::string& subject) {
-  if (base::is_too_deep_json(text)) base::fail(ErrorCode::Corrupt, "{}: expected JSON, found too many levels of it", subject);
+  if (base::is_too_deep_json(text))
+    base::fail(ErrorCode::Corrupt, "{}: expected JSON, found too many levels of it", subject);
   Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded())
-    base::fail(ErrorCode::Corrupt, "{}: expected JSON, found {}", subject, text.empty() ? "an empty file" : "other text");
+    base::fail(ErrorCode::Corrupt, "{}: expected JSON, found {}", subject,
+               text.empty() ? "an empty file" : "other text");
   if (!json.is_object())
     base::fail(ErrorCode::Corrupt, "{}: expected a JSON object, found {}", subject, json.type_name());
   return json;
@@ -68,7 +70,8 @@ void add_config_templates(Entries& entries, const Json& config, const std::strin
   if (found->is_object()) {
     for (const auto& [name, text] : found->items()) {
       if (!text.is_string())
-        base::fail(ErrorCode::Corrupt, "{}: chat_template.{}: expected a string, found {}", subject, name, text.type_name());
+        base::fail(ErrorCode::Corrupt, "{}: chat_template.{}: expected a string, found {}", subject, name,
+                   text.type_name());
       entries[name] = std::make_shared<Entry>(subject + " (chat_template '" + name + "')", text.get<std::string>());
     }
     return;
@@ -154,7 +157,8 @@ std::map<std::string, std::string> make_special_variables(const TemplateSources&
     add_class_defaults(tokens, config);
     add_tokens(tokens, config);
     if (sources.special_tokens_map_json && !config.contains("added_tokens_decoder")) {
-      add_tokens(tokens, parse_config(*sources.special_tokens_map_json, sources.subject + ": special_tokens_map.json"));
+      add_tokens(tokens,
+                 parse_config(*sources.special_tokens_map_json, sources.subject + ": special_tokens_map.json"));
     }
   }
   std::map<std::string, std::string> variables;
@@ -319,9 +323,12 @@ void check_variables(const ChatRequest& request) {
 
 }  // namespace
 
-std::string ChatTemplate::render(const ChatRequest& request) const { return render_with(request, {}); }
+std::string ChatTemplate::render(const ChatRequest& request) const {
+  return render_with(request, {});
+}
 
-std::string ChatTemplate::render_with(const ChatRequest& request, const std::function<void(std::string&)>& on_text) const {
+std::string ChatTemplate::render_with(const ChatRequest& request,
+                                      const std::function<void(std::string&)>& on_text) const {
   if (request.add_generation_prompt && request.continue_final_message) {
     base::fail(
         ErrorCode::InvalidArgument,

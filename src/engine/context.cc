@@ -12,21 +12,38 @@ namespace kvfork {
 Context::Context(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Context::~Context() = default;
 
-const std::shared_ptr<const Model>& Context::model() const noexcept { return impl_->model; }
-std::span<const int32_t> Context::ids() const noexcept { return impl_->ids; }
-size_t Context::size() const noexcept { return impl_->ids.size(); }
-size_t Context::kv_bytes() const noexcept { return impl_->ids.size() * impl_->kv->layout().token_bytes(); }
-std::span<const float> Context::logits() const noexcept { return impl_->logits; }
-const std::shared_ptr<const ContextOrigin>& Context::origin() const noexcept { return impl_->origin; }
-const std::shared_ptr<const Context>& Context::parent() const noexcept { return impl_->parent; }
+const std::shared_ptr<const Model>& Context::model() const noexcept {
+  return impl_->model;
+}
+std::span<const int32_t> Context::ids() const noexcept {
+  return impl_->ids;
+}
+size_t Context::size() const noexcept {
+  return impl_->ids.size();
+}
+size_t Context::kv_bytes() const noexcept {
+  return impl_->ids.size() * impl_->kv->layout().token_bytes();
+}
+std::span<const float> Context::logits() const noexcept {
+  return impl_->logits;
+}
+const std::shared_ptr<const ContextOrigin>& Context::origin() const noexcept {
+  return impl_->origin;
+}
+const std::shared_ptr<const Context>& Context::parent() const noexcept {
+  return impl_->parent;
+}
 
-Fork Context::fork() const { return fork_at(size()); }
+Fork Context::fork() const {
+  return fork_at(size());
+}
 
 Fork Context::fork_at(size_t n_tokens) const {
   if (n_tokens == 0 || n_tokens > size())
     base::fail(ErrorCode::InvalidArgument, "fork: expected a position from 1 to {}, found {}", size(), n_tokens);
   impl_->expect_sound();
-  return Fork(std::make_unique<Fork::Impl>(impl_->model, shared_from_this(), model::KvSequence(impl_->kv, n_tokens)));
+  return Fork(
+      std::make_unique<Fork::Impl>(impl_->model, shared_from_this(), model::KvSequence(impl_->kv, n_tokens)));
 }
 
 std::string Context::hash() const {
@@ -52,7 +69,9 @@ Identity Context::identity() const {
   return identity;
 }
 
-std::string Context::id() const { return engine::make_context_id(impl_->model->identity(), impl_->ids); }
+std::string Context::id() const {
+  return engine::make_context_id(impl_->model->identity(), impl_->ids);
+}
 
 void Context::check() const {
   if (impl_->file != nullptr) impl_->file->check(impl_->model->impl().pool);

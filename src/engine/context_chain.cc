@@ -22,10 +22,12 @@ void expect_continued(const ContextFile& child, const ContextFile& parent) {
   const size_t n_shared = child.header().first_block * kernels::kBlockTokens;
   const auto& ids = parent.ids();
   if (ids.size() < n_shared || !std::equal(ids.begin(), ids.begin() + n_shared, child.ids().begin()))
-    base::fail(ErrorCode::Corrupt, "{}: its ids do not continue those of its parent {}", child.path(), parent.path());
+    base::fail(ErrorCode::Corrupt, "{}: its ids do not continue those of its parent {}", child.path(),
+               parent.path());
 }
 
-// The regular files of a folder, sorted: the same folder gives the same answer. A folder that cannot be listed has none.
+// The regular files of a folder, sorted: the same folder gives the same answer. A folder that cannot be listed has
+// none.
 std::vector<fs::path> list_files(const fs::path& directory) {
   std::vector<fs::path> files;
   std::error_code error;
@@ -96,9 +98,10 @@ class Search {
     }
     if (first) return report(child, std::move(*first), depth);
     const std::string called = name.empty() ? "" : fmt::format(", once called {}", name.string());
-    return broken(Error(ErrorCode::InvalidArgument,
-                        fmt::format("{}: parent: expected a context file with the id {} beside it{}{}, found none{}",
-                                    child.path(), id, called, renamed, hint(depth))));
+    return broken(
+        Error(ErrorCode::InvalidArgument,
+              fmt::format("{}: parent: expected a context file with the id {} beside it{}{}, found none{}",
+                          child.path(), id, called, renamed, hint(depth))));
   }
 
   // The file if it is a saved context with this id, as far as its header says.
@@ -115,9 +118,11 @@ class Search {
   ContextChain take(const ContextFile& child, const std::shared_ptr<ContextFile>& file, size_t depth) {
     const std::string& path = file->path();
     if (depth == kMaxNesting)
-      return broken(Error(ErrorCode::Limit, fmt::format("{}: expected at most {} parents", path, kMaxNesting)), path);
+      return broken(Error(ErrorCode::Limit, fmt::format("{}: expected at most {} parents", path, kMaxNesting)),
+                    path);
     if (!tried_.insert(path).second)
-      return broken(Error(ErrorCode::Corrupt, fmt::format("{}: it was tried already, and cannot be used", path)), path);
+      return broken(Error(ErrorCode::Corrupt, fmt::format("{}: it was tried already, and cannot be used", path)),
+                    path);
     try {
       expect_continued(child, *file);
       accept_(*file);
@@ -132,9 +137,10 @@ class Search {
   // A problem further up says itself which file it is about.
   static ContextChain report(const ContextFile& child, ContextChain chain, size_t depth) {
     if (!chain.files.empty()) return chain;
-    chain.problem = Error(chain.problem->code(),
-                          fmt::format("{}: parent: {}; expected another file with the id {} beside it, found none{}",
-                                      child.path(), chain.problem->what(), child.header().parent_id, hint(depth)));
+    chain.problem =
+        Error(chain.problem->code(),
+              fmt::format("{}: parent: {}; expected another file with the id {} beside it, found none{}",
+                          child.path(), chain.problem->what(), child.header().parent_id, hint(depth)));
     return chain;
   }
 
@@ -146,7 +152,8 @@ class Search {
 
 }  // namespace
 
-ContextChain find_ancestors(std::shared_ptr<ContextFile> file, const std::string& parent, const AcceptAncestor& accept) {
+ContextChain find_ancestors(std::shared_ptr<ContextFile> file, const std::string& parent,
+                            const AcceptAncestor& accept) {
   return Search(accept).follow(std::move(file), parent, 0);
 }
 

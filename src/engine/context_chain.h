@@ -23,9 +23,11 @@ struct ContextChain {
 /// Throws Error where a file with the right id cannot be used all the same.
 using AcceptAncestor = std::function<void(const ContextFile&)>;
 
-/// The file and its ancestors. `parent` is the parent's path; empty: a file beside the child with the id that the child names,
-/// the one with the name that it names first. A file that is damaged, refused by `accept`, or without a usable parent of its own
-/// is passed over while another fits; of a chain that cannot be whole, `problem` is about the file that came first.
-ContextChain find_ancestors(std::shared_ptr<ContextFile> file, const std::string& parent, const AcceptAncestor& accept);
+/// The file and its ancestors. `parent` is the parent's path; empty: a file beside the child with the id that the
+/// child names, the one with the name that it names first. A file that is damaged, refused by `accept`, or without
+/// a usable parent of its own is passed over while another fits; of a chain that cannot be whole, `problem` is
+/// about the file that came first.
+ContextChain find_ancestors(std::shared_ptr<ContextFile> file, const std::string& parent,
+                            const AcceptAncestor& accept);
 
 }  // namespace kvfork::engine

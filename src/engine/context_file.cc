@@ -24,7 +24,9 @@ constexpr size_t kSmallTensors = 4;
 // Bytes that one thread checks at a time: enough to make a read worth its call, few enough to stay in L2.
 constexpr size_t kCheckBytes = size_t{256} << 10;
 
-std::string shape_of(const TensorView& tensor) { return checkpoint::describe_shape(tensor.shape); }
+std::string shape_of(const TensorView& tensor) {
+  return checkpoint::describe_shape(tensor.shape);
+}
 
 }  // namespace
 
@@ -59,23 +61,27 @@ void ContextFile::list_units() {
   for (const TensorView& tensor : tensors_.tensors()) {
     if (tensor.name != kChecksums) in_order.push_back(&tensor);
   }
-  std::stable_sort(in_order.begin(), in_order.end(), [](const TensorView* a, const TensorView* b) { return a->data < b->data; });
+  std::stable_sort(in_order.begin(), in_order.end(),
+                   [](const TensorView* a, const TensorView* b) { return a->data < b->data; });
   uint64_t header_bytes = mapped_.bytes().size();
   for (const TensorView& tensor : tensors_.tensors()) header_bytes = std::min(header_bytes, offset_of(tensor));
   units_.push_back({.offset = 0, .n_bytes = static_cast<size_t>(header_bytes), .tensor = nullptr, .row = 0});
   for (const TensorView* tensor : in_order) {
     const size_t n_rows = tensor->name.starts_with("layers.") && !tensor->shape.empty() ? tensor->shape[0] : 1;
-    if (n_rows > tensor->n_bytes && tensor->n_bytes > 0) fail(ErrorCode::Corrupt, "{}: {}: malformed shape", path(), tensor->name);
+    if (n_rows > tensor->n_bytes && tensor->n_bytes > 0)
+      fail(ErrorCode::Corrupt, "{}: {}: malformed shape", path(), tensor->name);
     const size_t row_bytes = n_rows == 0 ? 0 : tensor->n_bytes / n_rows;
     for (size_t row = 0; row < n_rows; ++row)
-      units_.push_back({.offset = offset_of(*tensor) + row * row_bytes, .n_bytes = row_bytes, .tensor = tensor, .row = row});
+      units_.push_back(
+          {.offset = offset_of(*tensor) + row * row_bytes, .n_bytes = row_bytes, .tensor = tensor, .row = row});
   }
 }
 
 void ContextFile::read_table() {
   const TensorView& tensor = get_tensor(kChecksums, DType::U64);
   if (tensor.shape.size() != 1 || tensor.shape[0] != units_.size() + 1)
-    fail(ErrorCode::Corrupt, "{}: {}: expected [{}], found {}", path(), kChecksums, units_.size() + 1, shape_of(tensor));
+    fail(ErrorCode::Corrupt, "{}: {}: expected [{}], found {}", path(), kChecksums, units_.size() + 1,
+         shape_of(tensor));
   table_.resize(units_.size() + 1);
   file_.read_at(offset_of(tensor), std::as_writable_bytes(std::span(table_)));
   const auto checked = std::span<const uint64_t>(table_).first(units_.size());
@@ -89,26 +95,29 @@ void ContextFile::read_table() {
 void ContextFile::read_layout() {
   const TensorView* first = tensors_.find_tensor(key_tensor_name(0));
   if (first == nullptr || first->shape.size() != 5 || (first->dtype != DType::F32 && first->dtype != DType::BF16))
-    fail(ErrorCode::Corrupt, "{}: {}: expected five dimensions of F32 or BF16, found {}", path(), key_tensor_name(0),
-         first == nullptr ? "nothing" : shape_of(*first));
+    fail(ErrorCode::Corrupt, "{}: {}: expected five dimensions of F32 or BF16, found {}", path(),
+         key_tensor_name(0), first == nullptr ? "nothing" : shape_of(*first));
   n_blocks_ = first->shape[0];
   layout_ = {.n_layers = (tensors_.tensors().size() - std::min(kSmallTensors, tensors_.tensors().size())) / 2,
              .n_kv_heads = first->shape[1],
              .head_dim = first->shape[3],
              .type = first->dtype == DType::F32 ? kernels::Element::F32 : kernels::Element::BF16};
   if (tensors_.tensors().size() != 2 * layout_.n_layers + kSmallTensors)
-    fail(ErrorCode::Corrupt, "{}: expected {} tensors for {} layers, found {}", path(), 2 * layout_.n_layers + kSmallTensors,
-         layout_.n_layers, tensors_.tensors().size());
-  const std::vector<uint64_t> key_shape = {n_blocks_, layout_.n_kv_heads, kernels::kBlockTokens / kernels::kGroupTokens,
-                                           layout_.head_dim, kernels::kGroupTokens};
+    fail(ErrorCode::Corrupt, "{}: expected {} tensors for {} layers, found {}", path(),
+         2 * layout_.n_layers + kSmallTensors, layout_.n_layers, tensors_.tensors().size());
+  const std::vector<uint64_t> key_shape = {n_blocks_, layout_.n_kv_heads,
+                                           kernels::kBlockTokens / kernels::kGroupTokens, layout_.head_dim,
+                                           kernels::kGroupTokens};
   const std::vector<uint64_t> value_shape = {n_blocks_, layout_.n_kv_heads, kernels::kBlockTokens,
                                              kernels::value_stride(layout_.head_dim)};
   const std::byte* next = first->data;
   const auto expect = [&](const std::string& name, const std::vector<uint64_t>& shape) {
     const TensorView& tensor = get_tensor(name, first->dtype);
     if (tensor.shape != shape)
-      fail(ErrorCode::Corrupt, "{}: {}: expected {}, found {}", path(), name, checkpoint::describe_shape(shape), shape_of(tensor));
-    if (tensor.data != next) fail(ErrorCode::Corrupt, "{}: {}: expected it right after the tensor before it", path(), name);
+      fail(ErrorCode::Corrupt, "{}: {}: expected {}, found {}", path(), name, checkpoint::describe_shape(shape),
+           shape_of(tensor));
+    if (tensor.data != next)
+      fail(ErrorCode::Corrupt, "{}: {}: expected it right after the tensor before it", path(), name);
     next += tensor.n_bytes;
   };
   for (size_t layer = 0; layer < layout_.n_layers; ++layer) {
@@ -116,12 +125,13 @@ void ContextFile::read_layout() {
     expect(value_tensor_name(layer), value_shape);
   }
   if (offset_of(*first) % kContextAlignment != 0)
-    fail(ErrorCode::Corrupt, "{}: expected its data at a multiple of {} bytes, found byte {}", path(), kContextAlignment,
-         offset_of(*first));
+    fail(ErrorCode::Corrupt, "{}: expected its data at a multiple of {} bytes, found byte {}", path(),
+         kContextAlignment, offset_of(*first));
   const size_t n_all = (header_.n_tokens + kernels::kBlockTokens - 1) / kernels::kBlockTokens;
-  if (n_blocks_ == 0 || header_.first_block + n_blocks_ != n_all || header_.parent_id.empty() != (header_.first_block == 0))
-    fail(ErrorCode::Corrupt, "{}: {} tokens do not fit {} blocks from block {} on", path(), header_.n_tokens, n_blocks_,
-         header_.first_block);
+  if (n_blocks_ == 0 || header_.first_block + n_blocks_ != n_all ||
+      header_.parent_id.empty() != (header_.first_block == 0))
+    fail(ErrorCode::Corrupt, "{}: {} tokens do not fit {} blocks from block {} on", path(), header_.n_tokens,
+         n_blocks_, header_.first_block);
 }
 
 const ContextFile::Unit& ContextFile::unit_of(const TensorView& tensor) const {
@@ -145,7 +155,8 @@ void ContextFile::read_small_tensors() {
     ids_.push_back(static_cast<int32_t>(id));
   }
   const TensorView& logits = get_tensor(kLogits, DType::F32);
-  if (logits.shape.size() != 1) fail(ErrorCode::Corrupt, "{}: {}: expected one dimension, found {}", path(), kLogits, shape_of(logits));
+  if (logits.shape.size() != 1)
+    fail(ErrorCode::Corrupt, "{}: {}: expected one dimension, found {}", path(), kLogits, shape_of(logits));
   logits_.resize(logits.shape[0]);
   read_unit(unit_of(logits), std::as_writable_bytes(std::span(logits_)));
   const TensorView& text = get_tensor(kText, DType::U8);
@@ -200,7 +211,8 @@ void ContextFile::compare_all(const base::ThreadPool& pool) const {
   pool.run(first_units.size(), [&](size_t item, size_t thread) noexcept {
     const size_t end = item + 1 < first_units.size() ? first_units[item + 1] : units_.size();
     try {
-      for (size_t i = first_units[item]; i < end; ++i) read_unit(units_[i], std::span(buffers[thread]).first(units_[i].n_bytes));
+      for (size_t i = first_units[item]; i < end; ++i)
+        read_unit(units_[i], std::span(buffers[thread]).first(units_[i].n_bytes));
     } catch (const Error& error) {
       const std::lock_guard lock(mutex);
       if (!failure) failure = error;
@@ -209,13 +221,15 @@ void ContextFile::compare_all(const base::ThreadPool& pool) const {
   if (failure) throw *failure;
   std::vector<uint64_t> table(table_.size());
   file_.read_at(offset_of(*tensors_.find_tensor(kChecksums)), std::as_writable_bytes(std::span(table)));
-  if (table != table_) fail(ErrorCode::Corrupt, "{}: {}: the file was changed while it was open", path(), kChecksums);
+  if (table != table_)
+    fail(ErrorCode::Corrupt, "{}: {}: the file was changed while it was open", path(), kChecksums);
 }
 
 base::FileStamp ContextFile::stamp_of_same_size() const {
   const base::FileStamp stamp = file_.stamp();
   if (stamp.size != size())
-    fail(ErrorCode::Corrupt, "{}: expected {} bytes, found {}; the file was changed while it was open", path(), size(), stamp.size);
+    fail(ErrorCode::Corrupt, "{}: expected {} bytes, found {}; the file was changed while it was open", path(),
+         size(), stamp.size);
   return stamp;
 }
 

@@ -1,8 +1,9 @@
 // A saved context, opened: its header and small tensors read and checked, its keys and values mapped.
 //
-// Immutable; keeps file and mapping open. Thread rule: any thread. Keys and values may be read through blocks() once
-// expect_sound has returned; it compares every byte with its checksum at the first call and later sees to it that the file
-// is still what it was. A file that is cut while a pass reads it raises SIGBUS: there is no way around that.
+// Immutable; keeps file and mapping open. Thread rule: any thread. Keys and values may be read through blocks()
+// once expect_sound has returned; it compares every byte with its checksum at the first call and later sees to it
+// that the file is still what it was. A file that is cut while a pass reads it raises SIGBUS: there is no way
+// around that.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +47,8 @@ class ContextFile {
   /// Compares every byte with its checksum. Throws Error{Corrupt} naming the part, Error{Io}.
   void check(const base::ThreadPool& pool) const;
 
-  /// The first call, and the first after the file's times have changed: check. Every call: throws Error{Corrupt} when the
-  /// file is no longer as long as it was.
+  /// The first call, and the first after the file's times have changed: check. Every call: throws Error{Corrupt}
+  /// when the file is no longer as long as it was.
   void expect_sound(const base::ThreadPool& pool) const;
 
  private:

@@ -149,7 +149,11 @@ bool is_context(const Metadata& metadata) {
   return format != metadata.end() && format->second == kContextFormat;
 }
 
-std::string key_tensor_name(size_t layer) { return fmt::format("layers.{}.k", layer); }
-std::string value_tensor_name(size_t layer) { return fmt::format("layers.{}.v", layer); }
+std::string key_tensor_name(size_t layer) {
+  return fmt::format("layers.{}.k", layer);
+}
+std::string value_tensor_name(size_t layer) {
+  return fmt::format("layers.{}.v", layer);
+}
 
 }  // namespace kvfork::engine

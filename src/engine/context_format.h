@@ -22,12 +22,12 @@ inline constexpr size_t kContextAlignment = 4096;
 
 struct ContextHeader {
   Identity identity;
-  std::string id;                  ///< Context::id()
-  std::string kvfork_version;      ///< that wrote it
+  std::string id;              ///< Context::id()
+  std::string kvfork_version;  ///< that wrote it
   size_t n_tokens = 0;
-  size_t first_block = 0;          ///< blocks before this one are the parent's
-  std::string parent_id;           ///< Context::id() of the parent; empty without one
-  std::string parent_file;         ///< its file's name when this one was written, a hint; may be empty
+  size_t first_block = 0;                       ///< blocks before this one are the parent's
+  std::string parent_id;                        ///< Context::id() of the parent; empty without one
+  std::string parent_file;                      ///< its file's name when this one was written, a hint; may be empty
   std::shared_ptr<const ContextOrigin> origin;  ///< but for its text; null: from ids alone
 };
 
@@ -35,7 +35,8 @@ using Metadata = std::map<std::string, std::string>;
 
 Metadata encode_header(const ContextHeader& header);
 
-/// Throws Error{InvalidArgument} for another format version, Error{Corrupt} for metadata of another kind, naming the key.
+/// Throws Error{InvalidArgument} for another format version, Error{Corrupt} for metadata of another kind, naming
+/// the key.
 ContextHeader decode_header(const Metadata& metadata, std::string_view subject);
 
 /// Whether the metadata says that the file is a saved context of any version.

@@ -1,7 +1,6 @@
 // Context::save: one safetensors file, written straight from where keys and values lie.
 
 #include <nlohmann/json.hpp>
-
 #include <vector>
 
 #include "base/checksum.h"
@@ -27,11 +26,14 @@ struct OutTensor {
   uint64_t n_bytes = 0;
 };
 
-iovec part_of(const void* data, size_t n_bytes) { return {const_cast<void*>(data), n_bytes}; }
+iovec part_of(const void* data, size_t n_bytes) {
+  return {const_cast<void*>(data), n_bytes};
+}
 
 class Saver {
  public:
-  Saver(const Context& context, const SaveOptions& options) : context_(context), kv_(*context.impl().kv), options_(options) {}
+  Saver(const Context& context, const SaveOptions& options)
+      : context_(context), kv_(*context.impl().kv), options_(options) {}
 
   uint64_t save(const std::string& path) {
     const size_t first_block = options_.flatten ? 0 : kv_.n_shared_blocks();
@@ -61,7 +63,8 @@ class Saver {
     try {
       return metadata.dump();
     } catch (const Json::exception& error) {
-      base::fail(ErrorCode::InvalidArgument, "context: expected UTF-8 in messages, tools, documents and variables: {}", error.what());
+      base::fail(ErrorCode::InvalidArgument,
+                 "context: expected UTF-8 in messages, tools, documents and variables: {}", error.what());
     }
   }
 
@@ -70,10 +73,13 @@ class Saver {
     const size_t n_blocks = kv_.n_blocks() - first_block;
     const char* dtype = layout.type == kernels::Element::F32 ? "F32" : "BF16";
     for (size_t layer = 0; layer < layout.n_layers; ++layer) {
-      OutTensor keys{engine::key_tensor_name(layer), dtype,
-                     {n_blocks, layout.n_kv_heads, kernels::kBlockTokens / kernels::kGroupTokens, layout.head_dim, kernels::kGroupTokens},
+      OutTensor keys{engine::key_tensor_name(layer),
+                     dtype,
+                     {n_blocks, layout.n_kv_heads, kernels::kBlockTokens / kernels::kGroupTokens, layout.head_dim,
+                      kernels::kGroupTokens},
                      {}};
-      OutTensor values{engine::value_tensor_name(layer), dtype,
+      OutTensor values{engine::value_tensor_name(layer),
+                       dtype,
                        {n_blocks, layout.n_kv_heads, kernels::kBlockTokens, kernels::value_stride(layout.head_dim)},
                        {}};
       for (size_t i = first_block; i < kv_.n_blocks(); ++i) {
@@ -92,7 +98,10 @@ class Saver {
     size_t n_units = 4;  // the header, ids, logits, text
     for (const OutTensor& tensor : tensors_) n_units += tensor.name == "ids" ? 0 : tensor.parts.size();
     checksums_.resize(n_units + 1);
-    add({"checksums", "U64", {checksums_.size()}, {part_of(checksums_.data(), checksums_.size() * sizeof(uint64_t))}});
+    add({"checksums",
+         "U64",
+         {checksums_.size()},
+         {part_of(checksums_.data(), checksums_.size() * sizeof(uint64_t))}});
     const std::span<const float> logits = context_.logits();
     add({"logits", "F32", {logits.size()}, {part_of(logits.data(), logits.size_bytes())}});
     if (context_.origin() != nullptr) text_ = context_.origin()->text;
@@ -109,7 +118,9 @@ class Saver {
     uint64_t end = 0;
     for (const OutTensor& tensor : tensors_) {
       header += fmt::format(",{}:", Json(tensor.name).dump());
-      header += Json{{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {end, end + tensor.n_bytes}}}.dump();
+      header +=
+          Json{{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {end, end + tensor.n_bytes}}}
+              .dump();
       end += tensor.n_bytes;
     }
     header += "}";
@@ -126,9 +137,11 @@ class Saver {
     std::vector<std::span<const std::byte>> units = {std::as_bytes(std::span(header))};
     for (const OutTensor& tensor : tensors_) {
       if (tensor.name == "checksums") continue;
-      for (const iovec& part : tensor.parts) units.emplace_back(static_cast<const std::byte*>(part.iov_base), part.iov_len);
+      for (const iovec& part : tensor.parts)
+        units.emplace_back(static_cast<const std::byte*>(part.iov_base), part.iov_len);
     }
-    context_.model()->impl().pool.run(units.size(), [&](size_t i, size_t) noexcept { checksums_[i] = base::checksum_of(units[i]); });
+    context_.model()->impl().pool.run(
+        units.size(), [&](size_t i, size_t) noexcept { checksums_[i] = base::checksum_of(units[i]); });
     checksums_.back() = base::checksum_of(std::as_bytes(std::span(checksums_).first(units.size())));
   }
 

@@ -43,7 +43,9 @@ std::string fingerprint_gguf_tokenizer(const std::string& path) {
   base::Sha256 sha;
   for (const checkpoint::GgufValue& value : gguf.values()) {
     if (!value.key.starts_with("tokenizer.ggml.")) continue;
-    add_part(sha, value.key, fmt::format("{}/{}/{}", static_cast<int>(value.type), static_cast<int>(value.element_type), value.n_elements));
+    add_part(sha, value.key,
+             fmt::format("{}/{}/{}", static_cast<int>(value.type), static_cast<int>(value.element_type),
+                         value.n_elements));
     sha.add(value.bytes);
   }
   return sha.hex();
@@ -78,7 +80,8 @@ std::string fingerprint_tokenizer(const std::string& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return fingerprint_gguf_tokenizer(path);
   const fs::path directory(path);
-  std::vector<const char*> names = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"};
+  std::vector<const char*> names = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+                                    "added_tokens.json"};
   if (!fs::exists(directory / "tokenizer.json", error)) names.insert(names.end(), {"vocab.json", "merges.txt"});
   base::Sha256 sha;
   for (const char* name : names) {

@@ -28,12 +28,14 @@ std::optional<fs::path> directory() {
   return std::nullopt;
 }
 
-std::string name_of(const base::FileStamp& stamp) { return fmt::format("{:x}-{:x}", stamp.device, stamp.inode); }
+std::string name_of(const base::FileStamp& stamp) {
+  return fmt::format("{:x}-{:x}", stamp.device, stamp.inode);
+}
 
 // The whole entry but for its own checksum.
 std::string body_of(const base::FileStamp& stamp, std::string_view fingerprint) {
-  return fmt::format("kvfork fingerprint 1\nsize {}\nmtime {}\nctime {}\nsha256-4MiB {}\n", stamp.size, stamp.mtime_ns,
-                     stamp.ctime_ns, fingerprint);
+  return fmt::format("kvfork fingerprint 1\nsize {}\nmtime {}\nctime {}\nsha256-4MiB {}\n", stamp.size,
+                     stamp.mtime_ns, stamp.ctime_ns, fingerprint);
 }
 
 std::string entry_of(const base::FileStamp& stamp, std::string_view fingerprint) {
@@ -66,7 +68,8 @@ std::string recall_fingerprint(const base::FileStamp& stamp) {
   return entry == entry_of(stamp, fingerprint) ? fingerprint : "";
 }
 
-void remember_fingerprint(const std::string& path, const base::FileStamp& stamp, const std::string& fingerprint) noexcept {
+void remember_fingerprint(const std::string& path, const base::FileStamp& stamp,
+                          const std::string& fingerprint) noexcept {
   try {
     const auto folder = directory();
     if (!folder || std::max(stamp.mtime_ns, stamp.ctime_ns) > now_ns() - kSettledNs) return;

@@ -13,7 +13,8 @@ namespace {
 void check_ids(std::span<const int32_t> ids, size_t vocab_size) {
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < 0 || static_cast<size_t>(ids[i]) >= vocab_size)
-      base::fail(ErrorCode::InvalidArgument, "token ids: expected ids below {}, found {} at index {}", vocab_size, ids[i], i);
+      base::fail(ErrorCode::InvalidArgument, "token ids: expected ids below {}, found {} at index {}", vocab_size,
+                 ids[i], i);
   }
 }
 
@@ -41,14 +42,22 @@ Fork::Fork(Fork&&) noexcept = default;
 Fork& Fork::operator=(Fork&&) noexcept = default;
 Fork::~Fork() = default;
 
-const std::shared_ptr<const Model>& Fork::model() const noexcept { return impl_->model; }
-const std::shared_ptr<const Context>& Fork::context() const noexcept { return impl_->context; }
-size_t Fork::size() const noexcept { return impl_->kv.n_tokens(); }
+const std::shared_ptr<const Model>& Fork::model() const noexcept {
+  return impl_->model;
+}
+const std::shared_ptr<const Context>& Fork::context() const noexcept {
+  return impl_->context;
+}
+size_t Fork::size() const noexcept {
+  return impl_->kv.n_tokens();
+}
 std::span<const int32_t> Fork::shared_ids() const noexcept {
   if (impl_->context == nullptr) return {};
   return impl_->context->ids().first(size() - impl_->own_ids.size());
 }
-std::span<const int32_t> Fork::own_ids() const noexcept { return impl_->own_ids; }
+std::span<const int32_t> Fork::own_ids() const noexcept {
+  return impl_->own_ids;
+}
 
 void Fork::reserve(size_t n_tokens) {
   check_limit(n_tokens, impl_->model->info());

@@ -55,8 +55,8 @@ void check_options(const GenerateOptions& options) {
 
 namespace {
 
-// Every pass runs the id picked last and a guess of those after it. The rows up to the first wrong guess are those that plain
-// decoding runs; the rest is taken back.
+// Every pass runs the id picked last and a guess of those after it. The rows up to the first wrong guess are those
+// that plain decoding runs; the rest is taken back.
 class LookupDecoding {
  public:
   LookupDecoding(Fork& fork, engine::Answering& answering, const std::function<bool(int32_t)>& on_token)
@@ -116,8 +116,9 @@ Generation generate(Fork& fork, const GenerateOptions& options, const std::funct
   engine::check_room(fork.size(), options, fork.model()->info());
   fork.reserve(fork.size() + options.max_new_tokens);
   engine::Answering answering(*fork.model(), fork.shared_ids(), fork.own_ids(), options);
-  const size_t n_passes = options.speculation == Speculation::Lookup ? LookupDecoding(fork, answering, on_token).run()
-                                                                     : decode_plainly(fork, answering, on_token);
+  const size_t n_passes = options.speculation == Speculation::Lookup
+                              ? LookupDecoding(fork, answering, on_token).run()
+                              : decode_plainly(fork, answering, on_token);
   Generation result = answering.finish();
   result.n_passes = n_passes;
   return result;

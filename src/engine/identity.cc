@@ -22,14 +22,19 @@ constexpr IdentityField kBitFields[] = {
 };
 
 constexpr IdentityField kDecidingFields[] = {
-    kBitFields[0], kBitFields[1], kBitFields[2], kBitFields[3], kBitFields[4], kBitFields[5],
-    {"tokenizer", &Identity::tokenizer}, {"template", &Identity::chat_template},
+    kBitFields[0],
+    kBitFields[1],
+    kBitFields[2],
+    kBitFields[3],
+    kBitFields[4],
+    kBitFields[5],
+    {"tokenizer", &Identity::tokenizer},
+    {"template", &Identity::chat_template},
 };
 
 bool is_commit(std::string_view name) {
-  return name.size() == 40 && std::all_of(name.begin(), name.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-         });
+  return name.size() == 40 && std::all_of(name.begin(), name.end(),
+                                          [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
 }  // namespace
@@ -47,7 +52,9 @@ Identity make_identity(const Model::Impl& model) {
   return identity;
 }
 
-std::span<const IdentityField> deciding_fields() { return kDecidingFields; }
+std::span<const IdentityField> deciding_fields() {
+  return kDecidingFields;
+}
 
 std::string make_context_id(const Identity& identity, std::span<const int32_t> ids) {
   std::string text;

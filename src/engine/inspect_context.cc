@@ -27,15 +27,17 @@ void expect_same_model(const ContextFile& child, const ContextFile& parent) {
   const auto& b = parent.header().origin;
   for (const engine::IdentityField& field : engine::deciding_fields()) {
     if (field.value == &Identity::tokenizer && (a == nullptr || b == nullptr)) continue;
-    if (field.value == &Identity::chat_template && (a == nullptr || b == nullptr || !same_template_choice(*a, *b))) continue;
+    if (field.value == &Identity::chat_template && (a == nullptr || b == nullptr || !same_template_choice(*a, *b)))
+      continue;
     const std::string& expected = child.header().identity.*field.value;
     const std::string& found = parent.header().identity.*field.value;
     if (found != expected)
-      base::fail(ErrorCode::InvalidArgument, "{}: {}: expected {} (that of {}), found {}", parent.path(), field.name, expected,
-                 child.path(), found);
+      base::fail(ErrorCode::InvalidArgument, "{}: {}: expected {} (that of {}), found {}", parent.path(),
+                 field.name, expected, child.path(), found);
   }
   if (parent.layout() != child.layout() || parent.logits().size() != child.logits().size())
-    base::fail(ErrorCode::Corrupt, "{}: the shapes of its tensors are not those of {}", parent.path(), child.path());
+    base::fail(ErrorCode::Corrupt, "{}: the shapes of its tensors are not those of {}", parent.path(),
+               child.path());
 }
 
 }  // namespace
@@ -96,7 +98,8 @@ std::vector<AncestorFacts> inspect_ancestors(const std::string& path, const std:
                          .problem = {}});
   }
   if (chain.problem)
-    ancestors.push_back({.id = chain.files.back()->header().parent_id, .file = chain.problem_file, .problem = chain.problem});
+    ancestors.push_back(
+        {.id = chain.files.back()->header().parent_id, .file = chain.problem_file, .problem = chain.problem});
   return ancestors;
 }
 

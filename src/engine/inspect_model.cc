@@ -56,7 +56,8 @@ void take_unsupported_config(const std::string& text, ModelFacts& facts) {
   const auto number = [&](const char* key) {
     return json.contains(key) && json[key].is_number_unsigned() ? json[key].get<size_t>() : 0;
   };
-  if (json.contains("model_type") && json["model_type"].is_string()) facts.model_type = json["model_type"].get<std::string>();
+  if (json.contains("model_type") && json["model_type"].is_string())
+    facts.model_type = json["model_type"].get<std::string>();
   if (json.contains("architectures") && json["architectures"].is_array() && !json["architectures"].empty() &&
       json["architectures"][0].is_string())
     facts.architecture = json["architectures"][0].get<std::string>();
@@ -90,7 +91,8 @@ void take_safetensors(const fs::path& directory, ModelFacts& facts) {
   for (const fs::path& file : files) {
     const auto safetensors = checkpoint::Safetensors::open(file);
     facts.weight_bytes += safetensors.file_bytes();
-    for (const auto& tensor : safetensors.tensors()) facts.bytes_by_type[std::string(dtype_name(tensor.dtype))] += tensor.n_bytes;
+    for (const auto& tensor : safetensors.tensors())
+      facts.bytes_by_type[std::string(dtype_name(tensor.dtype))] += tensor.n_bytes;
   }
 }
 
@@ -126,8 +128,10 @@ void inspect_gguf(const fs::path& path, ModelFacts& facts) {
   facts.weight_bytes = gguf.file_bytes();
   for (const auto& tensor : gguf.tensors()) {
     if (tensor.type == nullptr && facts.problem.empty())
-      facts.problem = fmt::format("{}: {}: expected a known type, found type {}", path.string(), tensor.name, tensor.type_id);
-    facts.bytes_by_type[tensor.type == nullptr ? fmt::format("type {}", tensor.type_id) : std::string(tensor.type->name)] += tensor.n_bytes;
+      facts.problem =
+          fmt::format("{}: {}: expected a known type, found type {}", path.string(), tensor.name, tensor.type_id);
+    facts.bytes_by_type[tensor.type == nullptr ? fmt::format("type {}", tensor.type_id)
+                                               : std::string(tensor.type->name)] += tensor.n_bytes;
   }
 }
 
@@ -147,7 +151,8 @@ std::string find_default_system_text(const ChatTemplate& chat_template) {
   const size_t user_without = without.find(kUser);
   if (system == std::string::npos || user_with == std::string::npos || user_without == std::string::npos) return "";
   const std::string before = with.substr(0, system);
-  const std::string after = with.substr(system + std::string_view(kSystem).size(), user_with - system - std::string_view(kSystem).size());
+  const std::string after =
+      with.substr(system + std::string_view(kSystem).size(), user_with - system - std::string_view(kSystem).size());
   const std::string said = without.substr(0, user_without);
   if (said.size() <= before.size() + after.size() || !said.starts_with(before) || !said.ends_with(after)) return "";
   return said.substr(before.size(), said.size() - before.size() - after.size());

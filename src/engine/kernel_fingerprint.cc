@@ -17,7 +17,8 @@ namespace {
 
 using kernels::Element;
 
-constexpr size_t kInput = 2251;     // elements of a row: more than one panel of a product, whole vectors and a tail in every set
+constexpr size_t kInput =
+    2251;  // elements of a row: more than one panel of a product, whole vectors and a tail in every set
 constexpr size_t kFeatures = 21;
 constexpr size_t kRows = 3;
 constexpr size_t kHeadDim = 56;
@@ -62,10 +63,13 @@ class Probe {
     std::vector<std::byte> bytes(values.size() * (type == Element::F32 ? 4 : 2));
     for (size_t i = 0; i < values.size(); ++i) {
       // Any bits do as float16: small ones keep clear of infinities.
-      const uint16_t half = type == Element::BF16 ? kernels::f32_to_bf16(values[i])
-                                                  : static_cast<uint16_t>(0x2000 + i * 37 % 0x1C00 + (i % 2) * 0x8000);
-      if (type == Element::F32) std::memcpy(&bytes[i * 4], &values[i], 4);
-      else std::memcpy(&bytes[i * 2], &half, 2);
+      const uint16_t half = type == Element::BF16
+                                ? kernels::f32_to_bf16(values[i])
+                                : static_cast<uint16_t>(0x2000 + i * 37 % 0x1C00 + (i % 2) * 0x8000);
+      if (type == Element::F32)
+        std::memcpy(&bytes[i * 4], &values[i], 4);
+      else
+        std::memcpy(&bytes[i * 2], &half, 2);
     }
     return bytes;
   }
@@ -74,12 +78,29 @@ class Probe {
     const auto weight = encode(numbers_.take(kFeatures * kInput), type);
     const auto x = numbers_.take(kRows * kInput);
     const auto bias = numbers_.take(kFeatures);
-    const auto packed = base::MemoryRegion::allocate(kernels_.packed_bytes(kRows, kInput, type), "kernel fingerprint");
-    kernels_.pack({.x = x.data(), .x_stride = kInput, .row_begin = 0, .row_end = kRows, .n_rows = kRows, .k = kInput,
-                   .weight_type = type, .rounding = rounding, .packed = packed.data()});
+    const auto packed =
+        base::MemoryRegion::allocate(kernels_.packed_bytes(kRows, kInput, type), "kernel fingerprint");
+    kernels_.pack({.x = x.data(),
+                   .x_stride = kInput,
+                   .row_begin = 0,
+                   .row_end = kRows,
+                   .n_rows = kRows,
+                   .k = kInput,
+                   .weight_type = type,
+                   .rounding = rounding,
+                   .packed = packed.data()});
     std::vector<float> y(kRows * kFeatures);
-    kernels_.matmul({.weight = weight.data(), .weight_type = type, .rounding = rounding, .packed = packed.data(), .n_rows = kRows, .k = kInput,
-                     .feature_begin = 0, .feature_end = kFeatures, .bias = bias.data(), .y = y.data(), .y_stride = kFeatures});
+    kernels_.matmul({.weight = weight.data(),
+                     .weight_type = type,
+                     .rounding = rounding,
+                     .packed = packed.data(),
+                     .n_rows = kRows,
+                     .k = kInput,
+                     .feature_begin = 0,
+                     .feature_end = kFeatures,
+                     .bias = bias.data(),
+                     .y = y.data(),
+                     .y_stride = kFeatures});
     add(y);
     std::vector<float> wide(kInput);
     kernels_.widen(weight.data(), type, wide.size(), wide.data());
@@ -117,20 +138,35 @@ class Probe {
       const size_t v_bytes = kernels::kBlockTokens * kStride * element_bytes;
       const auto k_block = base::MemoryRegion::allocate(k_bytes, "kernel fingerprint");
       const auto v_block = base::MemoryRegion::allocate(v_bytes, "kernel fingerprint");
-      kernels_.store_kv({.k = k.data(), .k_stride = kHeadDim, .v = v.data(), .v_stride = kHeadDim,
-                         .n_tokens = kernels::kBlockTokens, .head_dim = kHeadDim, .slot = 0, .kv_type = type,
-                         .k_block = k_block.data(), .v_block = v_block.data()});
+      kernels_.store_kv({.k = k.data(),
+                         .k_stride = kHeadDim,
+                         .v = v.data(),
+                         .v_stride = kHeadDim,
+                         .n_tokens = kernels::kBlockTokens,
+                         .head_dim = kHeadDim,
+                         .slot = 0,
+                         .kv_type = type,
+                         .k_block = k_block.data(),
+                         .v_block = v_block.data()});
       sha_.add(std::span(k_block.data(), k_bytes));
       sha_.add(std::span(v_block.data(), v_bytes));
       max[block].resize(kRows);
       sum[block].resize(kRows);
       out[block].resize(kRows * kStride);
-      kernels_.attention_block({.q = rows.data(), .n_valid = n_valid.data(), .n_rows = kRows, .head_dim = kHeadDim,
-                                .scale = 0.13f, .kv_type = type, .k_block = k_block.data(), .v_block = v_block.data(),
-                                .max = max[block].data(), .sum = sum[block].data(), .out = out[block].data()});
+      kernels_.attention_block({.q = rows.data(),
+                                .n_valid = n_valid.data(),
+                                .n_rows = kRows,
+                                .head_dim = kHeadDim,
+                                .scale = 0.13f,
+                                .kv_type = type,
+                                .k_block = k_block.data(),
+                                .v_block = v_block.data(),
+                                .max = max[block].data(),
+                                .sum = sum[block].data(),
+                                .out = out[block].data()});
     }
-    kernels_.attention_merge(max[0].data(), sum[0].data(), out[0].data(), max[1].data(), sum[1].data(), out[1].data(), kRows,
-                             kHeadDim);
+    kernels_.attention_merge(max[0].data(), sum[0].data(), out[0].data(), max[1].data(), sum[1].data(),
+                             out[1].data(), kRows, kHeadDim);
     std::vector<float> y(kHeadDim);
     for (size_t row = 0; row < kRows; ++row) {
       kernels_.attention_finish(out[0].data() + row * kStride, sum[0][row], kHeadDim, y.data());
@@ -160,6 +196,8 @@ class Probe {
 
 }  // namespace
 
-std::string fingerprint_kernels(const kernels::KernelTable& kernels) { return Probe(kernels).run(); }
+std::string fingerprint_kernels(const kernels::KernelTable& kernels) {
+  return Probe(kernels).run();
+}
 
 }  // namespace kvfork::engine

@@ -1,4 +1,5 @@
-// What a kernel set computes in this build, as a fingerprint: it changes with every change of an order of operations.
+// What a kernel set computes in this build, as a fingerprint: it changes with every change of an order of
+// operations.
 #pragma once
 
 #include <string>
@@ -7,7 +8,8 @@
 
 namespace kvfork::engine {
 
-/// SHA-256 over the results of every kernel, and of the rotary tables, on fixed inputs. Takes well under a millisecond.
+/// SHA-256 over the results of every kernel, and of the rotary tables, on fixed inputs. Takes well under a
+/// millisecond.
 std::string fingerprint_kernels(const kernels::KernelTable& kernels);
 
 }  // namespace kvfork::engine

@@ -12,7 +12,8 @@ constexpr size_t kLongestPause = 64;
 
 size_t hash_of(size_t n_gram, const int32_t* last) {
   uint64_t hash = n_gram;
-  for (size_t i = 0; i < n_gram; ++i) hash = (hash ^ static_cast<uint32_t>(last[-static_cast<ptrdiff_t>(i)])) * 0x9E3779B97F4A7C15u;
+  for (size_t i = 0; i < n_gram; ++i)
+    hash = (hash ^ static_cast<uint32_t>(last[-static_cast<ptrdiff_t>(i)])) * 0x9E3779B97F4A7C15u;
   return hash >> 24;
 }
 

@@ -1,8 +1,9 @@
-// Guesses the next tokens of an answer: what followed the last time the same few tokens came, in context, request or answer.
+// Guesses the next tokens of an answer: what followed the last time the same few tokens came, in context, request
+// or answer.
 //
-// A guess costs rows in a pass and never changes what is answered: whoever uses it keeps the part that equals what is picked
-// anyway. The length adapts to how many were right, so that text with nothing to copy costs next to nothing.
-// Belongs to one thread. Allocates at construction only.
+// A guess costs rows in a pass and never changes what is answered: whoever uses it keeps the part that equals what
+// is picked anyway. The length adapts to how many were right, so that text with nothing to copy costs next to
+// nothing. Belongs to one thread. Allocates at construction only.
 #pragma once
 
 #include <cstddef>

@@ -94,14 +94,17 @@ void ScratchPool::take_back(std::unique_ptr<model::Scratch> scratch) const {
 
 }  // namespace engine
 
-const char* version() noexcept { return KVFORK_VERSION; }
+const char* version() noexcept {
+  return KVFORK_VERSION;
+}
 
 const char* compute_mode_name(ComputeMode mode) noexcept {
   return mode == ComputeMode::Float32 ? "float32" : "bfloat16";
 }
 
 Model::Impl::Impl(const std::string& path, const ModelOptions& options)
-    : checkpoint(checkpoint::Checkpoint::open(path, options.n_threads == 0 ? base::available_cores() : options.n_threads)),
+    : checkpoint(
+          checkpoint::Checkpoint::open(path, options.n_threads == 0 ? base::available_cores() : options.n_threads)),
       kernels(select_kernel_set(options.kernel_set)),
       pool(options.n_threads),
       weights(model::make_weights(checkpoint)),
@@ -140,9 +143,13 @@ const Identity& Model::identity() const {
   return impl_->identity;
 }
 
-const ModelInfo& Model::info() const noexcept { return impl_->info; }
+const ModelInfo& Model::info() const noexcept {
+  return impl_->info;
+}
 
-const GenerationDefaults& Model::generation_defaults() const noexcept { return impl_->defaults; }
+const GenerationDefaults& Model::generation_defaults() const noexcept {
+  return impl_->defaults;
+}
 
 const std::shared_ptr<const Text>& Model::shared_text() const {
   std::call_once(impl_->text_once, [this] { impl_->text = Text::open(impl_->info.path); });

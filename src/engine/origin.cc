@@ -24,7 +24,8 @@ std::string chosen_source(const ChatTemplate& chat_template, const FixedPart& fi
 
 std::string fingerprint_origin_template(const Text& text, const ContextOrigin& origin) {
   if (origin.fixed.raw_text) return "";
-  const std::string source = origin.template_source ? *origin.template_source : chosen_source(text.chat_template(), origin.fixed);
+  const std::string source =
+      origin.template_source ? *origin.template_source : chosen_source(text.chat_template(), origin.fixed);
   return source.empty() ? "" : fingerprint_template(source, text.chat_template());
 }
 
@@ -34,7 +35,8 @@ namespace {
 
 void expect_same(const char* field, const std::string& expected, const std::string& found) {
   if (expected != found)
-    base::fail(ErrorCode::InvalidArgument, "context: {}: expected {} (this model's), found {}", field, expected, found);
+    base::fail(ErrorCode::InvalidArgument, "context: {}: expected {} (this model's), found {}", field, expected,
+               found);
 }
 
 }  // namespace
@@ -65,13 +67,16 @@ std::shared_ptr<const ContextOrigin> Prompter::make_origin(BoundaryMode mode, co
   return origin;
 }
 
-Prompter Prompter::from_origin(std::shared_ptr<const Text> text, const std::shared_ptr<const ContextOrigin>& origin) {
+Prompter Prompter::from_origin(std::shared_ptr<const Text> text,
+                               const std::shared_ptr<const ContextOrigin>& origin) {
   if (origin == nullptr)
-    base::fail(ErrorCode::InvalidArgument,
-               "context: it was made from token ids alone, so no request can be rendered for it; fork it and append ids");
+    base::fail(
+        ErrorCode::InvalidArgument,
+        "context: it was made from token ids alone, so no request can be rendered for it; fork it and append ids");
   expect_same("tokenizer", text->tokenizer_fingerprint(), origin->tokenizer);
   expect_same("template", engine::fingerprint_origin_template(*text, *origin), origin->chat_template);
-  ChatTemplate chosen = origin->template_source ? text->chat_template().with_source(*origin->template_source) : text->chat_template();
+  ChatTemplate chosen =
+      origin->template_source ? text->chat_template().with_source(*origin->template_source) : text->chat_template();
   return Prompter(std::move(text), std::move(chosen), origin->fixed);
 }
 

@@ -7,8 +7,8 @@
 
 namespace kvfork::engine {
 
-/// The template that a prompt with this fixed part is rendered with by a checkpoint's own choice: its source, or "" where
-/// there is none.
+/// The template that a prompt with this fixed part is rendered with by a checkpoint's own choice: its source, or ""
+/// where there is none.
 std::string chosen_source(const ChatTemplate& chat_template, const FixedPart& fixed);
 
 /// The fingerprint that this checkpoint's text side gives the template of `origin`; "" for plain text.

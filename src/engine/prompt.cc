@@ -23,8 +23,8 @@ void expect_utf8(std::string_view text, const char* subject) {
                static_cast<unsigned char>(text[position]), position);
 }
 
-// What stands between the brackets of a JSON list. The rest is checked by the template engine's reader, which reads JSON as
-// Python does.
+// What stands between the brackets of a JSON list. The rest is checked by the template engine's reader, which reads
+// JSON as Python does.
 std::string_view inside_list(std::string_view list) {
   constexpr std::string_view kSpace = " \t\r\n";
   const size_t begin = list.find_first_not_of(kSpace);
@@ -36,7 +36,9 @@ std::string_view inside_list(std::string_view list) {
 }
 
 // A list of one message.
-std::string user_message(std::string_view text) { return Json::array({{{"role", "user"}, {"content", text}}}).dump(); }
+std::string user_message(std::string_view text) {
+  return Json::array({{{"role", "user"}, {"content", text}}}).dump();
+}
 
 size_t common_prefix(std::span<const int32_t> a, std::span<const int32_t> b) {
   const auto [in_a, in_b] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
@@ -60,7 +62,8 @@ std::string append_messages(std::string_view list, std::string_view more) {
   return joined.append(second) + "]";
 }
 
-Prompt encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat_template, const ChatRequest& request, UserText user_text) {
+Prompt encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat_template, const ChatRequest& request,
+                   UserText user_text) {
   RenderedChat rendered = chat_template.render(request, tokenizer, user_text);
   Prompt prompt;
   EncodeOptions options;
@@ -117,9 +120,9 @@ Prompt Prompter::make_request_from_messages(std::string_view messages_json) cons
   return encode(append_messages(fixed_.messages_json, messages_json), Turn::Assistant);
 }
 
-// The longest token prefix that all probe requests share, cut back to its last added token: added tokens are taken out of
-// the text before the model sees it, so nothing that follows can merge with one. Without an added token the cut stays where
-// the probes part, one token earlier; each request is compared with the context anyway.
+// The longest token prefix that all probe requests share, cut back to its last added token: added tokens are taken
+// out of the text before the model sees it, so nothing that follows can merge with one. Without an added token the
+// cut stays where the probes part, one token earlier; each request is compared with the context anyway.
 Prompt Prompter::make_probe_context(bool ends_at_added_token) const {
   Prompt first = make_request(kProbes[0]);
   size_t n = first.ids.size();
@@ -131,9 +134,10 @@ Prompt Prompter::make_probe_context(bool ends_at_added_token) const {
     n = end > 1 ? end : std::max<size_t>(n, 1) - 1;
   }
   if (n == 0)
-    base::fail(ErrorCode::Boundary,
-               "boundary: expected requests to share at least one token, found none; this template renders nothing fixed "
-               "before the request");
+    base::fail(
+        ErrorCode::Boundary,
+        "boundary: expected requests to share at least one token, found none; this template renders nothing fixed "
+        "before the request");
   first.ids.resize(n);
   first.text = tokenizer().decode(first.ids, SpecialTokens::Keep);
   return first;
@@ -145,7 +149,8 @@ bool Prompter::reads_clock() const {
   const auto render_at = [&](const char* now) {
     Prompter other = *this;
     other.fixed_.now = now;
-    std::string text = other.render(append_messages(fixed_.messages_json, user_message(kProbes[0])), Turn::Assistant);
+    std::string text =
+        other.render(append_messages(fixed_.messages_json, user_message(kProbes[0])), Turn::Assistant);
     try {
       text += other.render(fixed_.messages_json, Turn::FixedOnly);
     } catch (const Error&) {  // a template that wants a user message

@@ -19,7 +19,9 @@ RowsOnTrial::RowsOnTrial(Fork::Impl& fork, std::span<const int32_t> ids, std::sp
   fork.kv.rewind(position_);
 }
 
-RowsOnTrial::~RowsOnTrial() { fork_.kv.clear_to(position_ + ids_.size()); }
+RowsOnTrial::~RowsOnTrial() {
+  fork_.kv.clear_to(position_ + ids_.size());
+}
 
 std::span<const float> RowsOnTrial::keep_next() {
   const size_t vocab_size = fork_.logits.size();

@@ -1,7 +1,7 @@
 // Rows that were run at the end of a fork before it is known that they belong there.
 //
-// They join the fork one by one; what has not joined when the object goes is taken back, and the fork is as if it had
-// never been run. Meanwhile the fork's size is that of what has joined.
+// They join the fork one by one; what has not joined when the object goes is taken back, and the fork is as if it
+// had never been run. Meanwhile the fork's size is that of what has joined.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace kvfork::engine {
 
 class RowsOnTrial {
  public:
-  /// Runs `ids` in one pass; room for them is reserved. `logits` [ids.size(), vocab_size] is for their results. Both must
-  /// outlive the object.
+  /// Runs `ids` in one pass; room for them is reserved. `logits` [ids.size(), vocab_size] is for their results.
+  /// Both must outlive the object.
   RowsOnTrial(Fork::Impl& fork, std::span<const int32_t> ids, std::span<float> logits);
   ~RowsOnTrial();
   RowsOnTrial(const RowsOnTrial&) = delete;

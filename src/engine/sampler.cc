@@ -18,7 +18,9 @@ uint64_t mix(uint64_t z) noexcept {
 
 constexpr uint64_t kGolden = 0x9E3779B97F4A7C15u;
 
-uint64_t absorb(uint64_t state, uint64_t value) noexcept { return mix((state ^ mix(value + kGolden)) + kGolden); }
+uint64_t absorb(uint64_t state, uint64_t value) noexcept {
+  return mix((state ^ mix(value + kGolden)) + kGolden);
+}
 
 // The most likely id; ties go to the lowest.
 int32_t argmax(std::span<const float> scores) {
@@ -45,15 +47,16 @@ double uniform_draw(uint64_t key, uint64_t position) noexcept {
   return static_cast<double>(bits >> 11) * 0x1.0p-53;
 }
 
-uint64_t make_draw_key(uint64_t seed, std::span<const int32_t> context_ids, std::span<const int32_t> request_ids) noexcept {
+uint64_t make_draw_key(uint64_t seed, std::span<const int32_t> context_ids,
+                       std::span<const int32_t> request_ids) noexcept {
   uint64_t key = absorb(0, seed);
   for (const int32_t id : context_ids) key = absorb(key, static_cast<uint32_t>(id));
   for (const int32_t id : request_ids) key = absorb(key, static_cast<uint32_t>(id));
   return key;
 }
 
-Sampler::Sampler(const GenerateOptions& options, std::span<const int32_t> context_ids, std::span<const int32_t> own_ids,
-                 size_t vocab_size)
+Sampler::Sampler(const GenerateOptions& options, std::span<const int32_t> context_ids,
+                 std::span<const int32_t> own_ids, size_t vocab_size)
     : options_(options),
       key_(options.sampling.temperature > 0 ? make_draw_key(options.sampling.seed, context_ids, own_ids) : 0) {
   if (options.repetition_penalty != 1.0) {
@@ -89,7 +92,8 @@ int32_t Sampler::pick(std::span<const float> logits, size_t position) {
   int32_t id = argmax(scores);
   if (options_.sampling.temperature > 0) {
     const double best = scores[static_cast<size_t>(id)];
-    for (size_t i = 0; i < scores.size(); ++i) weights_[i] = std::exp((scores[i] - best) / options_.sampling.temperature);
+    for (size_t i = 0; i < scores.size(); ++i)
+      weights_[i] = std::exp((scores[i] - best) / options_.sampling.temperature);
     id = draw(position);
   }
   if (!is_seen_.empty()) remember(id);
@@ -121,8 +125,8 @@ Sampler::Candidate Sampler::find_last_kept() {
   return last;
 }
 
-// The candidate before `end` with which the mass of the heaviest reaches `target`. Halves what is left, so that its time is
-// that of a few passes over the vocabulary and not of a sort.
+// The candidate before `end` with which the mass of the heaviest reaches `target`. Halves what is left, so that its
+// time is that of a few passes over the vocabulary and not of a sort.
 Sampler::Candidate Sampler::find_mass(std::vector<Candidate>::iterator end, double target) {
   auto begin = candidates_.begin();
   double mass = 0;  // of everything before begin

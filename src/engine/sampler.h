@@ -1,6 +1,7 @@
 // From one position's logits to a token id.
 //
-// A Sampler belongs to one generation and one thread. Its draws are a pure function of (seed, request ids, position).
+// A Sampler belongs to one generation and one thread. Its draws are a pure function of (seed, request ids,
+// position).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@ namespace kvfork::engine {
 double uniform_draw(uint64_t key, uint64_t position) noexcept;
 
 /// The generator's key for a request: its seed and all its token ids.
-uint64_t make_draw_key(uint64_t seed, std::span<const int32_t> context_ids, std::span<const int32_t> request_ids) noexcept;
+uint64_t make_draw_key(uint64_t seed, std::span<const int32_t> context_ids,
+                       std::span<const int32_t> request_ids) noexcept;
 
 class Sampler {
  public:
@@ -25,8 +27,8 @@ class Sampler {
   Sampler(const GenerateOptions& options, std::span<const int32_t> context_ids, std::span<const int32_t> own_ids,
           size_t vocab_size);
 
-  /// Picks the token for `position` from its logits and remembers it for the repetition penalty. Ties go to the lowest
-  /// id. Throws Error{Corrupt} when a logit is NaN or none is finite.
+  /// Picks the token for `position` from its logits and remembers it for the repetition penalty. Ties go to the
+  /// lowest id. Throws Error{Corrupt} when a logit is NaN or none is finite.
   int32_t pick(std::span<const float> logits, size_t position);
 
  private:
@@ -44,9 +46,9 @@ class Sampler {
 
   const GenerateOptions& options_;
   uint64_t key_;
-  std::vector<bool> is_seen_;      // [vocab], with a repetition penalty
-  std::vector<int32_t> seen_;      // the ids set there
-  std::vector<float> scores_;      // [vocab] logits after the penalty
+  std::vector<bool> is_seen_;          // [vocab], with a repetition penalty
+  std::vector<int32_t> seen_;          // the ids set there
+  std::vector<float> scores_;          // [vocab] logits after the penalty
   std::vector<double> weights_;        // [vocab] exp of the scores while sampling; 1 for the most likely id
   std::vector<Candidate> candidates_;  // [vocab] with top_k or top_p, in no order
 };

@@ -23,7 +23,9 @@ std::vector<std::string> to_strings(const std::optional<std::vector<std::string_
   return views ? std::vector<std::string>(views->begin(), views->end()) : std::vector<std::string>();
 }
 
-std::string to_string(const std::optional<std::string_view>& view) { return view ? std::string(*view) : std::string(); }
+std::string to_string(const std::optional<std::string_view>& view) {
+  return view ? std::string(*view) : std::string();
+}
 
 GgufVocabulary read_vocabulary(const checkpoint::GgufFile& gguf) {
   const auto find_id = [&gguf](const char* key) -> std::optional<int32_t> {
@@ -51,7 +53,8 @@ std::shared_ptr<const Text> open_gguf(const std::string& path) {
   Tokenizer tokenizer = Tokenizer::from_gguf(read_vocabulary(gguf));
   TemplateSources sources;
   sources.subject = path;
-  if (const auto source = gguf.find_string("tokenizer.chat_template")) sources.chat_template_jinja = std::string(*source);
+  if (const auto source = gguf.find_string("tokenizer.chat_template"))
+    sources.chat_template_jinja = std::string(*source);
   sources.special_tokens = tokenizer.special_tokens();
   return std::make_shared<const Text>(std::move(tokenizer), ChatTemplate::from_sources(sources), path);
 }

@@ -13,7 +13,8 @@ namespace {
 
 class Reader {
  public:
-  Reader(Runtime& rt, std::string_view text, std::string_view subject, const std::function<void(std::string&)>& on_text)
+  Reader(Runtime& rt, std::string_view text, std::string_view subject,
+         const std::function<void(std::string&)>& on_text)
       : rt_(rt), text_(text), subject_(subject), on_text_(on_text) {}
 
   Value run() {

@@ -59,7 +59,8 @@ Value Loop::attribute(Runtime& rt, std::string_view name) {
   if (name == "revindex0") return Value::integer(length(rt) - index0 - 1);
   if (name == "depth") return Value::integer(depth0 + 1);
   if (name == "depth0") return Value::integer(depth0);
-  if (name == "previtem") return index0 == 0 || before.is_missing() ? rt.undefined("there is no previous item") : before;
+  if (name == "previtem")
+    return index0 == 0 || before.is_missing() ? rt.undefined("there is no previous item") : before;
   if (name == "nextitem") return peek(rt) ? after : rt.undefined("there is no next item");
   return Value();
 }

@@ -24,8 +24,8 @@ struct Loop : Object {
   /// The number of items; a generator is read to its end for it.
   int64_t length(Runtime& rt);
 
-  /// Lets go of items that hold others. A loop that a template keeps beyond its end must not become a link of a chain,
-  /// since items that come late are not in the depth that bounds its destruction.
+  /// Lets go of items that hold others. A loop that a template keeps beyond its end must not become a link of a
+  /// chain, since items that come late are not in the depth that bounds its destruction.
   void finish(Runtime& rt);
 
   /// An attribute, or Missing when there is none of this name.

@@ -10,8 +10,8 @@ bool cpu_runs_avx2() noexcept;
 /// AVX-512 F, BW, DQ and VL, and all that avx2 needs.
 bool cpu_runs_avx512() noexcept;
 
-/// AVX-512 BF16 as fast as AVX-512's other multiply-adds, which it is on AMD's processors and not on Intel's, and all that
-/// avx512 needs.
+/// AVX-512 BF16 as fast as AVX-512's other multiply-adds, which it is on AMD's processors and not on Intel's, and
+/// all that avx512 needs.
 bool cpu_runs_avx512_bf16() noexcept;
 
 /// AMX tiles with bf16 products, and all that avx512 needs. Asks the system for them, on the first call.

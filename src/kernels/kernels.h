@@ -100,12 +100,13 @@ struct StoreKvArgs {
 struct KernelTable {
   const char* name;  // "portable", "avx2", "avx512", "avx512_bf16", "amx": also what KVFORK_ISA accepts
 
-  /// How work is best divided: rows per call of `pack`, features per call of `matmul`. Bits do not depend on either.
+  /// How work is best divided: rows per call of `pack`, features per call of `matmul`. Bits do not depend on
+  /// either.
   size_t pack_rows;
   size_t (*item_features)(size_t n_rows, size_t k, Element weight_type) noexcept;
 
-  /// Bytes of n_rows rows of k activations packed for products with weights of this type, with any rounding (a multiple
-  /// of 64).
+  /// Bytes of n_rows rows of k activations packed for products with weights of this type, with any rounding (a
+  /// multiple of 64).
   size_t (*packed_bytes)(size_t n_rows, size_t k, Element weight_type) noexcept;
 
   /// Reorders activations as this set reads weights of this type, rounded first if asked.

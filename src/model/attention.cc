@@ -10,10 +10,13 @@ namespace {
 constexpr size_t kBlock = kernels::kBlockTokens;
 constexpr size_t kChunkTokens = kChunkBlocks * kBlock;
 
-// Rows that share one walk over the keys: enough to reuse a block from L1, few enough that their results stay in L2.
+// Rows that share one walk over the keys: enough to reuse a block from L1, few enough that their results stay in
+// L2.
 constexpr size_t kTileRows = 64;
 
-size_t chunks_of(size_t n_tokens) { return (n_tokens + kChunkTokens - 1) / kChunkTokens; }
+size_t chunks_of(size_t n_tokens) {
+  return (n_tokens + kChunkTokens - 1) / kChunkTokens;
+}
 
 size_t longest(std::span<const SequenceRows> sequences) {
   size_t n_tokens = 0;
@@ -44,7 +47,8 @@ struct Attention::Walk {
     return n;
   }
 
-  // Calls visit(first, n) for runs of tokens that see the key at `position`, as long as `same` holds between neighbours.
+  // Calls visit(first, n) for runs of tokens that see the key at `position`, as long as `same` holds between
+  // neighbours.
   template <class Same, class Visit>
   void for_runs(size_t position, const Same& same, const Visit& visit) const {
     for (size_t first = 0, end; first < tile.n_tokens; first = end) {
@@ -100,7 +104,8 @@ void Attention::store(size_t layer, Scratch& scratch) const noexcept {
   if (scratch.tokens.size() * config_.num_key_value_heads < 4 * pool_.n_threads()) {
     for (const AttentionTile& tile : scratch.tiles) store_tile(tile, layer, scratch);
   } else {
-    pool_.run(scratch.tiles.size(), [&](size_t item, size_t) noexcept { store_tile(scratch.tiles[item], layer, scratch); });
+    pool_.run(scratch.tiles.size(),
+              [&](size_t item, size_t) noexcept { store_tile(scratch.tiles[item], layer, scratch); });
   }
 }
 
@@ -112,7 +117,8 @@ void Attention::store_tile(const AttentionTile& tile, size_t layer, Scratch& scr
   for (size_t row = tile.first_row; row < end; ++row) {
     const float* cos = scratch.cos + row * head_dim / 2;
     const float* sin = scratch.sin + row * head_dim / 2;
-    kernels_.rope(scratch.q + row * q_stride + tile.kv_head * group_size_ * head_dim, group_size_, head_dim, cos, sin);
+    kernels_.rope(scratch.q + row * q_stride + tile.kv_head * group_size_ * head_dim, group_size_, head_dim, cos,
+                  sin);
     kernels_.rope(scratch.k + row * kv_stride + tile.kv_head * head_dim, 1, head_dim, cos, sin);
   }
   for (size_t row = tile.first_row; row < end;) {
@@ -148,8 +154,9 @@ void Attention::walk_block(const Walk& walk, size_t block, const AttentionPart& 
   walk.for_runs(block * kBlock, shares_block, [&](size_t first, size_t n_tokens) {
     size_t n_rows = 0;
     for (size_t token = first; token < first + n_tokens; ++token) {
-      const float* q = walk.scratch.q +
-                       ((tile.first_row + token) * config_.num_attention_heads + tile.kv_head * group_size_) * head_dim;
+      const float* q =
+          walk.scratch.q +
+          ((tile.first_row + token) * config_.num_attention_heads + tile.kv_head * group_size_) * head_dim;
       const size_t position = walk.token(token).position;
       for (size_t head = 0; head < group_size_; ++head, ++n_rows) {
         workspace.q[n_rows] = q + head * head_dim;
@@ -161,18 +168,19 @@ void Attention::walk_block(const Walk& walk, size_t block, const AttentionPart& 
     const KvBlock at = kv.block(block);
     const bool has_next = walk.token(first + n_tokens - 1).position >= (block + 1) * kBlock;
     const AttentionPart part = into.from_row(first * group_size_, out_stride_);
-    kernels_.attention_block({.q = workspace.q.data(),
-                              .n_valid = workspace.n_valid.data(),
-                              .n_rows = n_rows,
-                              .head_dim = head_dim,
-                              .scale = scale_,
-                              .kv_type = layout.type,
-                              .k_block = at.key(layout, walk.layer, tile.kv_head),
-                              .v_block = at.value(layout, walk.layer, tile.kv_head),
-                              .max = part.max,
-                              .sum = part.sum,
-                              .out = part.out,
-                              .next_k_block = has_next ? kv.block(block + 1).key(layout, walk.layer, tile.kv_head) : nullptr});
+    kernels_.attention_block(
+        {.q = workspace.q.data(),
+         .n_valid = workspace.n_valid.data(),
+         .n_rows = n_rows,
+         .head_dim = head_dim,
+         .scale = scale_,
+         .kv_type = layout.type,
+         .k_block = at.key(layout, walk.layer, tile.kv_head),
+         .v_block = at.value(layout, walk.layer, tile.kv_head),
+         .max = part.max,
+         .sum = part.sum,
+         .out = part.out,
+         .next_k_block = has_next ? kv.block(block + 1).key(layout, walk.layer, tile.kv_head) : nullptr});
   });
 }
 
@@ -189,12 +197,14 @@ void Attention::walk_chunk(const Walk& walk, size_t chunk, const AttentionPart& 
 }
 
 // Merges what later keys, from `position` on, have given to the rows that see them.
-void Attention::merge(const Walk& walk, size_t position, const AttentionPart& into, const AttentionPart& part) const noexcept {
+void Attention::merge(const Walk& walk, size_t position, const AttentionPart& into,
+                      const AttentionPart& part) const noexcept {
   const auto any = [](const RowToken&, const RowToken&) { return true; };
   walk.for_runs(position, any, [&](size_t first, size_t n_tokens) {
     const AttentionPart to = into.from_row(first * group_size_, out_stride_);
     const AttentionPart from = part.from_row(first * group_size_, out_stride_);
-    kernels_.attention_merge(to.max, to.sum, to.out, from.max, from.sum, from.out, n_tokens * group_size_, config_.head_dim);
+    kernels_.attention_merge(to.max, to.sum, to.out, from.max, from.sum, from.out, n_tokens * group_size_,
+                             config_.head_dim);
   });
 }
 
@@ -203,8 +213,9 @@ void Attention::finish(const Walk& walk, const AttentionPart& total) const noexc
   for (size_t token = 0; token < tile.n_tokens; ++token) {
     for (size_t head = 0; head < group_size_; ++head) {
       const size_t row = token * group_size_ + head;
-      float* y = walk.scratch.attention + ((tile.first_row + token) * config_.num_attention_heads +
-                                           tile.kv_head * group_size_ + head) * config_.head_dim;
+      float* y = walk.scratch.attention +
+                 ((tile.first_row + token) * config_.num_attention_heads + tile.kv_head * group_size_ + head) *
+                     config_.head_dim;
       kernels_.attention_finish(total.out + row * out_stride_, total.sum[row], config_.head_dim, y);
     }
   }
@@ -223,9 +234,8 @@ void Attention::run(size_t layer, Scratch& scratch) const noexcept {
   const auto walk_of = [&](size_t tile) { return Walk{scratch.tiles[tile], layer, scratch}; };
   const size_t n_chunks = chunks_of(longest(scratch.sequences));
   if (!splits(scratch, n_chunks)) {
-    pool_.run(scratch.tiles.size(), [&](size_t item, size_t thread) noexcept {
-      walk_tile(walk_of(item), scratch.workspaces[thread]);
-    });
+    pool_.run(scratch.tiles.size(),
+              [&](size_t item, size_t thread) noexcept { walk_tile(walk_of(item), scratch.workspaces[thread]); });
     return;
   }
   const std::span<const AttentionPart> parts = scratch.reserve_parts(0, 0);

@@ -4,8 +4,8 @@
 // position 0: blocks are merged in order into their chunk, chunks in order into the row's result. That order is
 // the same whether one thread walks all chunks or several share them, so the bits are the same too.
 //
-// A tile holds rows that follow one another in the pass, whatever their sequences. Where these share a block, as forks of one
-// context do, it is read once for all of them.
+// A tile holds rows that follow one another in the pass, whatever their sequences. Where these share a block, as
+// forks of one context do, it is read once for all of them.
 #pragma once
 
 #include <cstddef>
@@ -27,9 +27,11 @@ size_t attention_tile_rows(const checkpoint::ModelConfig& config);
 
 class Attention {
  public:
-  Attention(const checkpoint::ModelConfig& config, const kernels::KernelTable& kernels, const base::ThreadPool& pool);
+  Attention(const checkpoint::ModelConfig& config, const kernels::KernelTable& kernels,
+            const base::ThreadPool& pool);
 
-  /// Makes room for what passes of up to n_tokens tokens may need, so that they allocate nothing. Throws Error{Limit}.
+  /// Makes room for what passes of up to n_tokens tokens may need, so that they allocate nothing. Throws
+  /// Error{Limit}.
   void reserve(size_t n_tokens, Scratch& scratch) const;
 
   /// Divides the rows of a pass into tiles and makes room for what they need. Throws Error{Limit}.
@@ -44,12 +46,13 @@ class Attention {
  private:
   struct Walk;
   void store_tile(const AttentionTile& tile, size_t layer, Scratch& scratch) const noexcept;
-  void walk_block(const Walk& walk, size_t block, const AttentionPart& into, Scratch::AttentionWorkspace& workspace)
-      const noexcept;
-  void walk_chunk(const Walk& walk, size_t chunk, const AttentionPart& into, Scratch::AttentionWorkspace& workspace)
-      const noexcept;
+  void walk_block(const Walk& walk, size_t block, const AttentionPart& into,
+                  Scratch::AttentionWorkspace& workspace) const noexcept;
+  void walk_chunk(const Walk& walk, size_t chunk, const AttentionPart& into,
+                  Scratch::AttentionWorkspace& workspace) const noexcept;
   void walk_tile(const Walk& walk, Scratch::AttentionWorkspace& workspace) const noexcept;
-  void merge(const Walk& walk, size_t position, const AttentionPart& into, const AttentionPart& part) const noexcept;
+  void merge(const Walk& walk, size_t position, const AttentionPart& into,
+             const AttentionPart& part) const noexcept;
   void finish(const Walk& walk, const AttentionPart& total) const noexcept;
   bool splits(const Scratch& scratch, size_t n_chunks) const noexcept;
   size_t most_split_tiles() const noexcept { return 4 * pool_.n_threads(); }
@@ -57,7 +60,7 @@ class Attention {
   const checkpoint::ModelConfig& config_;
   const kernels::KernelTable& kernels_;
   const base::ThreadPool& pool_;
-  size_t group_size_;   // query heads per KV head
+  size_t group_size_;  // query heads per KV head
   size_t tile_tokens_;
   size_t out_stride_;
   float scale_;

@@ -46,18 +46,19 @@ void Forward::run(std::span<const Step> steps, float* logits, Scratch& scratch) 
   embed(steps, sequences, scratch);
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
     const LayerWeights& layer = weights_.layers[i];
-    project_qkv(layer, n_rows, scratch);              // q, k, v = norm(x) W + b
-    attention_.store(i, scratch);                     // rotate q and k; k, v join the cache
-    attention_.run(i, scratch);                       // softmax(q K / sqrt(d)) V
+    project_qkv(layer, n_rows, scratch);  // q, k, v = norm(x) W + b
+    attention_.store(i, scratch);         // rotate q and k; k, v join the cache
+    attention_.run(i, scratch);           // softmax(q K / sqrt(d)) V
     pack(scratch.attention, n_rows, layer.o.k, layer.o.type, scratch);
-    multiply_add(layer.o, n_rows, scratch);           // x += attention W_o
-    feed_forward(layer, n_rows, scratch);             // x += (silu(norm(x) W_gate) * norm(x) W_up) W_down
+    multiply_add(layer.o, n_rows, scratch);  // x += attention W_o
+    feed_forward(layer, n_rows, scratch);    // x += (silu(norm(x) W_gate) * norm(x) W_up) W_down
   }
   compute_logits(steps, logits, scratch);
   for (const Step& step : steps) step.kv->advance(step.ids.size());
 }
 
-void Forward::embed(std::span<const Step> steps, std::span<const SequenceRows> sequences, Scratch& scratch) const noexcept {
+void Forward::embed(std::span<const Step> steps, std::span<const SequenceRows> sequences,
+                    Scratch& scratch) const noexcept {
   const size_t hidden = config_.hidden_size;
   for (size_t i = 0; i < steps.size(); ++i) {
     for (size_t token = 0; token < steps[i].ids.size(); ++token) {
@@ -156,13 +157,15 @@ void Forward::normalize_and_pack(const float* const* x, size_t n_rows, const std
 }
 
 // packed = x [n_rows, k].
-void Forward::pack(const float* x, size_t n_rows, size_t k, kernels::Element type, Scratch& scratch) const noexcept {
+void Forward::pack(const float* x, size_t n_rows, size_t k, kernels::Element type,
+                   Scratch& scratch) const noexcept {
   pack_rows(n_rows, k, type, scratch, [&](size_t begin, size_t, size_t) noexcept { return x + begin * k; });
 }
 
 // packed = rows that make(begin, end, thread) points to, in runs of the kernel set's pack_rows.
 template <class Make>
-void Forward::pack_rows(size_t n_rows, size_t k, kernels::Element type, Scratch& scratch, const Make& make) const noexcept {
+void Forward::pack_rows(size_t n_rows, size_t k, kernels::Element type, Scratch& scratch,
+                        const Make& make) const noexcept {
   const size_t run = kernels_.pack_rows;
   pool_.run((n_rows + run - 1) / run, [&](size_t item, size_t thread) noexcept {
     const size_t begin = item * run;
@@ -179,21 +182,21 @@ void Forward::pack_rows(size_t n_rows, size_t k, kernels::Element type, Scratch&
   });
 }
 
-// One item of a product: features [begin, end) of every row. `next_weight`: what the same thread reads next, where that
-// is not the following feature.
+// One item of a product: features [begin, end) of every row. `next_weight`: what the same thread reads next, where
+// that is not the following feature.
 void Forward::multiply_item(const Matrix& matrix, size_t n_rows, size_t begin, size_t end, float* y,
                             const Scratch& scratch, const void* next_weight) const noexcept {
   kernels_.matmul({.weight = matrix.data,
-                  .weight_type = matrix.type,
-                  .rounding = rounding_,
-                  .packed = scratch.packed,
-                  .n_rows = n_rows,
-                  .k = matrix.k,
-                  .feature_begin = begin,
-                  .feature_end = end,
-                  .bias = matrix.bias_or_null(),
-                  .y = y,
-                  .y_stride = matrix.n_features,
+                   .weight_type = matrix.type,
+                   .rounding = rounding_,
+                   .packed = scratch.packed,
+                   .n_rows = n_rows,
+                   .k = matrix.k,
+                   .feature_begin = begin,
+                   .feature_end = end,
+                   .bias = matrix.bias_or_null(),
+                   .y = y,
+                   .y_stride = matrix.n_features,
                    .next_weight = next_weight});
 }
 

@@ -31,13 +31,13 @@ class Forward {
   Forward(const checkpoint::ModelConfig& config, const Weights& weights, const kernels::KernelTable& kernels,
           const base::ThreadPool& pool, kernels::Rounding rounding);
 
-  /// Makes room in `scratch` for sequences of up to n_tokens tokens, so that passes over them allocate nothing. Throws
-  /// Error{Limit}.
+  /// Makes room in `scratch` for sequences of up to n_tokens tokens, so that passes over them allocate nothing.
+  /// Throws Error{Limit}.
   void reserve(size_t n_tokens, Scratch& scratch) const { attention_.reserve(n_tokens, scratch); }
 
-  /// Runs the steps; together 1 to scratch.max_rows() ids, no sequence twice. Writes the steps' logits one after the
-  /// other to `logits` [sum of n_logits, vocab]. On return every sequence has grown by its ids. Throws Error{Limit}
-  /// before anything has changed; after that nothing can fail.
+  /// Runs the steps; together 1 to scratch.max_rows() ids, no sequence twice. Writes the steps' logits one after
+  /// the other to `logits` [sum of n_logits, vocab]. On return every sequence has grown by its ids. Throws
+  /// Error{Limit} before anything has changed; after that nothing can fail.
   void run(std::span<const Step> steps, float* logits, Scratch& scratch) const;
 
  private:
@@ -46,13 +46,13 @@ class Forward {
   void feed_forward(const LayerWeights& layer, size_t n_rows, Scratch& scratch) const noexcept;
   void compute_logits(std::span<const Step> steps, float* logits, Scratch& scratch) const noexcept;
 
-  void normalize_and_pack(const float* const* x, size_t n_rows, const std::vector<float>& norm, kernels::Element type,
-                          Scratch& scratch) const noexcept;
+  void normalize_and_pack(const float* const* x, size_t n_rows, const std::vector<float>& norm,
+                          kernels::Element type, Scratch& scratch) const noexcept;
   void pack(const float* x, size_t n_rows, size_t k, kernels::Element type, Scratch& scratch) const noexcept;
   template <class Make>
   void pack_rows(size_t n_rows, size_t k, kernels::Element type, Scratch& scratch, const Make& make) const noexcept;
-  void multiply_item(const Matrix& matrix, size_t n_rows, size_t begin, size_t end, float* y, const Scratch& scratch,
-                     const void* next_weight = nullptr) const noexcept;
+  void multiply_item(const Matrix& matrix, size_t n_rows, size_t begin, size_t end, float* y,
+                     const Scratch& scratch, const void* next_weight = nullptr) const noexcept;
   void multiply(const Matrix& matrix, size_t n_rows, float* y, const Scratch& scratch) const noexcept;
   void multiply_add(const Matrix& matrix, size_t n_rows, Scratch& scratch) const noexcept;
 

@@ -37,9 +37,11 @@ void copy_keys(const std::byte* from, std::byte* to, size_t n_tokens, size_t hea
 
 std::shared_ptr<const KvPrefix> KvPrefix::from_blocks(const KvLayout& layout, size_t n_tokens,
                                                       std::shared_ptr<const KvPrefix> parent, size_t n_shared,
-                                                      std::span<const KvBlock> own, std::shared_ptr<const void> owner) {
+                                                      std::span<const KvBlock> own,
+                                                      std::shared_ptr<const void> owner) {
   KVFORK_CHECK(n_shared + own.size() == (n_tokens + kBlock - 1) / kBlock);
-  KVFORK_CHECK(n_shared == 0 || (parent != nullptr && parent->layout() == layout && n_shared * kBlock <= parent->n_tokens()));
+  KVFORK_CHECK(n_shared == 0 ||
+               (parent != nullptr && parent->layout() == layout && n_shared * kBlock <= parent->n_tokens()));
   auto prefix = std::make_shared<KvPrefix>();
   prefix->layout_ = layout;
   prefix->n_tokens_ = n_tokens;
@@ -52,7 +54,9 @@ std::shared_ptr<const KvPrefix> KvPrefix::from_blocks(const KvLayout& layout, si
   return prefix;
 }
 
-size_t KvPrefix::own_bytes() const noexcept { return total_size(regions_); }
+size_t KvPrefix::own_bytes() const noexcept {
+  return total_size(regions_);
+}
 
 KvSequence::KvSequence(std::shared_ptr<const KvPrefix> prefix, size_t n_tokens)
     : layout_(prefix->layout()),
@@ -63,7 +67,9 @@ KvSequence::KvSequence(std::shared_ptr<const KvPrefix> prefix, size_t n_tokens)
   KVFORK_CHECK(n_tokens > 0 && n_tokens <= prefix_->n_tokens());
 }
 
-size_t KvSequence::own_bytes() const noexcept { return total_size(regions_); }
+size_t KvSequence::own_bytes() const noexcept {
+  return total_size(regions_);
+}
 
 void KvSequence::reserve(size_t n_tokens) {
   const size_t n_needed = (n_tokens + kBlock - 1) / kBlock;
@@ -75,7 +81,8 @@ void KvSequence::reserve(size_t n_tokens) {
   regions_.push_back(base::MemoryRegion::allocate(n_new * layout_.block_bytes(), "KV cache"));
   for (size_t i = 0; i < n_new; ++i) {
     std::byte* base = regions_.back().data() + i * layout_.block_bytes();
-    own_blocks_.push_back({.keys = base, .values = base + layout_.keys_bytes(), .layer_stride = layout_.layer_bytes()});
+    own_blocks_.push_back(
+        {.keys = base, .values = base + layout_.keys_bytes(), .layer_stride = layout_.layer_bytes()});
   }
 }
 
@@ -85,8 +92,7 @@ void KvSequence::begin_layer(size_t layer) noexcept {
   n_layers_borrowed_ = layer + 1;
   const KvBlock& from = prefix_->block(n_shared_blocks_);
   const OwnKvBlock& to = own_blocks_.front();
-  const size_t value_bytes =
-      n_borrowed_tokens_ * kernels::value_stride(layout_.head_dim) * layout_.element_bytes();
+  const size_t value_bytes = n_borrowed_tokens_ * kernels::value_stride(layout_.head_dim) * layout_.element_bytes();
   const auto copy = layout_.type == kernels::Element::F32 ? copy_keys<float> : copy_keys<uint16_t>;
   for (size_t head = 0; head < layout_.n_kv_heads; ++head) {
     copy(from.key(layout_, layer, head), to.key(layout_, layer, head), n_borrowed_tokens_, layout_.head_dim);

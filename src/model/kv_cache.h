@@ -62,11 +62,12 @@ using OwnKvBlock = KvBlockAt<std::byte>;
 /// Sealed keys and values of positions [0, n_tokens). Keeps the prefix it grew from alive.
 class KvPrefix {
  public:
-  /// `own` blocks that follow the first n_shared blocks of `parent` (which may be null, with n_shared 0). `owner` keeps
-  /// their memory alive, which nobody writes to.
+  /// `own` blocks that follow the first n_shared blocks of `parent` (which may be null, with n_shared 0). `owner`
+  /// keeps their memory alive, which nobody writes to.
   static std::shared_ptr<const KvPrefix> from_blocks(const KvLayout& layout, size_t n_tokens,
                                                      std::shared_ptr<const KvPrefix> parent, size_t n_shared,
-                                                     std::span<const KvBlock> own, std::shared_ptr<const void> owner);
+                                                     std::span<const KvBlock> own,
+                                                     std::shared_ptr<const void> owner);
 
   const KvLayout& layout() const noexcept { return layout_; }
   size_t n_tokens() const noexcept { return n_tokens_; }
@@ -94,8 +95,8 @@ class KvSequence {
  public:
   /// An empty timeline.
   explicit KvSequence(const KvLayout& layout) : layout_(layout) {}
-  /// A fork: starts after the first n_tokens positions of the prefix (1..its length). Costs the same at any length; nothing
-  /// is copied yet.
+  /// A fork: starts after the first n_tokens positions of the prefix (1..its length). Costs the same at any length;
+  /// nothing is copied yet.
   KvSequence(std::shared_ptr<const KvPrefix> prefix, size_t n_tokens);
 
   KvSequence(KvSequence&&) = default;
@@ -125,8 +126,8 @@ class KvSequence {
   /// After a pass has written n positions to every layer.
   void advance(size_t n) noexcept { n_tokens_ += n; }
 
-  /// Takes back what passes have added beyond n_tokens, which lies in the tail. It is to be written again, taken in by
-  /// advance(), or cleared before anything else happens.
+  /// Takes back what passes have added beyond n_tokens, which lies in the tail. It is to be written again, taken in
+  /// by advance(), or cleared before anything else happens.
   void rewind(size_t n_tokens) noexcept { n_tokens_ = n_tokens; }
   /// Zeroes positions [n_tokens(), end) after a rewind.
   void clear_to(size_t end) noexcept;
@@ -137,9 +138,9 @@ class KvSequence {
  private:
   KvLayout layout_;
   std::shared_ptr<const KvPrefix> prefix_;
-  size_t n_shared_blocks_ = 0;   // blocks read from the prefix: its whole ones
-  size_t n_borrowed_tokens_ = 0; // positions of the prefix in a block that is shared in part
-  size_t n_layers_borrowed_ = 0; // layers whose part of that block is in the tail already
+  size_t n_shared_blocks_ = 0;    // blocks read from the prefix: its whole ones
+  size_t n_borrowed_tokens_ = 0;  // positions of the prefix in a block that is shared in part
+  size_t n_layers_borrowed_ = 0;  // layers whose part of that block is in the tail already
   size_t n_tokens_ = 0;
   std::vector<base::MemoryRegion> regions_;
   std::vector<OwnKvBlock> own_blocks_;

@@ -30,10 +30,16 @@ double polynomial(const double (&coefficients)[N], double x) noexcept {
 }
 
 // Taylor series in r^2 on [-pi/4, pi/4]; what is left out is below 1e-16.
-constexpr double kSine[] = {1.0,           -1.0 / 6,           1.0 / 120,            -1.0 / 5040,
-                            1.0 / 362880,  -1.0 / 39916800,    1.0 / 6227020800.0,   -1.0 / 1307674368000.0};
-constexpr double kCosine[] = {1.0,          -1.0 / 2,           1.0 / 24,             -1.0 / 720,
-                              1.0 / 40320,  -1.0 / 3628800,     1.0 / 479001600.0,    -1.0 / 87178291200.0,
+constexpr double kSine[] = {1.0,          -1.0 / 6,        1.0 / 120,          -1.0 / 5040,
+                            1.0 / 362880, -1.0 / 39916800, 1.0 / 6227020800.0, -1.0 / 1307674368000.0};
+constexpr double kCosine[] = {1.0,
+                              -1.0 / 2,
+                              1.0 / 24,
+                              -1.0 / 720,
+                              1.0 / 40320,
+                              -1.0 / 3628800,
+                              1.0 / 479001600.0,
+                              -1.0 / 87178291200.0,
                               1.0 / 20922789888000.0};
 
 }  // namespace
@@ -60,8 +66,8 @@ std::vector<float> make_inverse_frequencies(const checkpoint::ModelConfig& confi
 }
 
 // Our own, so that a position's rotation is the same bits on every machine: a C library picks other code for other
-// processors, and a context that was saved on one machine may be continued on another. The angle is reduced by multiples of
-// pi/2 in three parts, of which the first two have 33 bits, so their products with n < 2^20 are exact.
+// processors, and a context that was saved on one machine may be continued on another. The angle is reduced by
+// multiples of pi/2 in three parts, of which the first two have 33 bits, so their products with n < 2^20 are exact.
 SineCosine sine_cosine(double angle) noexcept {
   constexpr double kFirst = 0x1.921fb544p+0;
   constexpr double kSecond = 0x1.0b4611a6p-34;
@@ -82,7 +88,8 @@ SineCosine sine_cosine(double angle) noexcept {
   }
 }
 
-void rotate_position(const std::vector<float>& inverse_frequencies, size_t position, float* cos, float* sin) noexcept {
+void rotate_position(const std::vector<float>& inverse_frequencies, size_t position, float* cos,
+                     float* sin) noexcept {
   for (size_t i = 0; i < inverse_frequencies.size(); ++i) {
     // The angle is float32 in the reference; sine and cosine are taken in double here and rounded once.
     const SineCosine rotation = sine_cosine(static_cast<float>(position) * inverse_frequencies[i]);

@@ -21,6 +21,7 @@ struct SineCosine {
 SineCosine sine_cosine(double angle) noexcept;
 
 /// cos and sin [head_dim / 2] of one position. A pure function of its arguments.
-void rotate_position(const std::vector<float>& inverse_frequencies, size_t position, float* cos, float* sin) noexcept;
+void rotate_position(const std::vector<float>& inverse_frequencies, size_t position, float* cos,
+                     float* sin) noexcept;
 
 }  // namespace kvfork::model

@@ -9,7 +9,9 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-size_t aligned(size_t n_bytes) { return (n_bytes + kAlignment - 1) / kAlignment * kAlignment; }
+size_t aligned(size_t n_bytes) {
+  return (n_bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 // Hands out aligned pieces of a region; with a null base it only counts.
 class Carver {
@@ -35,7 +37,8 @@ class Carver {
 size_t packed_bytes(const checkpoint::ModelConfig& config, const kernels::KernelTable& kernels, size_t max_rows) {
   size_t n_bytes = 0;
   // Of each width: the widest rows need not take the most bytes.
-  for (const size_t k : {config.hidden_size, config.intermediate_size, config.num_attention_heads * config.head_dim}) {
+  for (const size_t k :
+       {config.hidden_size, config.intermediate_size, config.num_attention_heads * config.head_dim}) {
     for (const auto type : {kernels::Element::F32, kernels::Element::F16, kernels::Element::BF16})
       n_bytes = std::max(n_bytes, kernels.packed_bytes(max_rows, k, type));
   }
@@ -85,7 +88,8 @@ std::span<const AttentionPart> Scratch::reserve_parts(size_t n_parts, size_t row
   if (n_parts > parts_.size() || rows > part_rows_) {
     part_rows_ = std::max(rows, part_rows_);
     const size_t n_new = std::max(n_parts, 2 * parts_.size());
-    const size_t part_bytes = 2 * aligned(part_rows_ * sizeof(float)) + aligned(part_rows_ * out_stride_ * sizeof(float));
+    const size_t part_bytes =
+        2 * aligned(part_rows_ * sizeof(float)) + aligned(part_rows_ * out_stride_ * sizeof(float));
     parts_region_ = base::MemoryRegion::allocate(n_new * part_bytes, "attention results");
     Carver carver(parts_region_.data());
     parts_.clear();

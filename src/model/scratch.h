@@ -26,7 +26,8 @@ struct AttentionPart {
   }
 };
 
-/// Rows of one KV head that attention computes together: n_tokens rows of the pass times the query heads of the group.
+/// Rows of one KV head that attention computes together: n_tokens rows of the pass times the query heads of the
+/// group.
 struct AttentionTile {
   uint32_t kv_head;
   uint32_t first_row;  // in the pass
@@ -49,7 +50,8 @@ struct SequenceRows {
 
 class Scratch {
  public:
-  /// Buffers for passes of up to `max_rows` rows by `n_threads` threads. Throws Error{Limit} when memory is refused.
+  /// Buffers for passes of up to `max_rows` rows by `n_threads` threads. Throws Error{Limit} when memory is
+  /// refused.
   Scratch(const checkpoint::ModelConfig& config, const kernels::KernelTable& kernels, size_t max_rows,
           size_t n_threads);
 

@@ -70,7 +70,8 @@ const uint32_t* Matcher::find_edge(uint32_t node, uint8_t byte) const noexcept {
 bool Matcher::may_begin(std::string_view text, size_t at) const noexcept {
   const auto byte = static_cast<uint8_t>(text[at]);
   if (!first_[byte]) return false;
-  return single_[byte] || (at + 1 < text.size() && pairs_.test(size_t{byte} << 8 | static_cast<uint8_t>(text[at + 1])));
+  return single_[byte] ||
+         (at + 1 < text.size() && pairs_.test(size_t{byte} << 8 | static_cast<uint8_t>(text[at + 1])));
 }
 
 template <typename Accept>

@@ -77,13 +77,18 @@ class AddedVocabulary {
     std::span<const ByteRange> ranges;
   };
   /// Cuts `text` at the tokens that match raw text. Empty text gives one empty segment.
-  std::vector<Segment> split_raw(std::string_view text, const Literal& literal) const { return split(text, raw_, literal); }
+  std::vector<Segment> split_raw(std::string_view text, const Literal& literal) const {
+    return split(text, raw_, literal);
+  }
   /// Cuts normalized text at the tokens that match normalized text.
   std::vector<Segment> split_normalized(std::string_view text, const Literal& literal) const {
     return split(text, normalized_, literal);
   }
-  /// Where control tokens begin, as Matcher::find_beginnings. For what a normalizer makes into one it can't be said.
-  std::vector<size_t> find_special_beginnings(std::string_view text) const { return special_matcher_.find_beginnings(text); }
+  /// Where control tokens begin, as Matcher::find_beginnings. For what a normalizer makes into one it can't be
+  /// said.
+  std::vector<size_t> find_special_beginnings(std::string_view text) const {
+    return special_matcher_.find_beginnings(text);
+  }
   /// Whether some control token is looked for in normalized text.
   bool has_normalized_special() const noexcept { return has_normalized_special_; }
 

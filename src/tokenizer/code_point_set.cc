@@ -15,8 +15,8 @@ constexpr char32_t kLast = 0x10FFFF;
 
 }  // namespace
 
-// Unicode's simple case folding. A character whose full folding is several characters has its lower case, if any, for a simple one,
-// but for the dotted capital I.
+// Unicode's simple case folding. A character whose full folding is several characters has its lower case, if any,
+// for a simple one, but for the dotted capital I.
 char32_t fold_key(char32_t c) {
   constexpr char32_t kDottedCapitalI = 0x130;
   const auto code_point = static_cast<utf8proc_int32_t>(c);

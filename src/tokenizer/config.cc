@@ -113,9 +113,11 @@ void read_special_tokens(const Json& json, Config& config) {
     for (const Json& value : list->as_array()) add(value);
   }
   // Named ones beyond the usual names, which come last. Some versions of Transformers write an empty list.
-  if (const auto extra = json.find("extra_special_tokens"); extra && !(extra->is_array() && extra->as_array().empty())) {
+  if (const auto extra = json.find("extra_special_tokens");
+      extra && !(extra->is_array() && extra->as_array().empty())) {
     simdjson::dom::object object;
-    if (extra->element().get_object().get(object) != simdjson::SUCCESS) extra->expected("an object of names and tokens");
+    if (extra->element().get_object().get(object) != simdjson::SUCCESS)
+      extra->expected("an object of names and tokens");
     for (const auto& [name, value] : object) add(Json(value, extra->where() + "." + std::string(name)));
   }
 }
@@ -310,7 +312,8 @@ void apply_config(Model& model, const TokenizerFiles& files) {
     if (adds && reaches_inside) model.pre_tokenizer->add_prefix_spaces();
   }
   // GPT2Converter builds a template for the old layout; with a tokenizer.json the option is not read.
-  const bool converts_bos = !files.tokenizer_json && config.class_name == "GPT2Tokenizer" && config.add_bos_token.value_or(false);
+  const bool converts_bos =
+      !files.tokenizer_json && config.class_name == "GPT2Tokenizer" && config.add_bos_token.value_or(false);
   if (const ClassDefaults* defaults = find_class(config.class_name);
       defaults != nullptr && (defaults->builds_template || converts_bos)) {
     rebuild_template(model, config, *defaults);

@@ -38,7 +38,8 @@ class PreTokenizer {
   virtual void leave_bytes_plain() {}
   /// tokenizer_config.json's add_prefix_space; only a ByteLevel at the top listens, as in Transformers.
   virtual void set_add_prefix_space(bool) {}
-  /// The same for every ByteLevel, inside sequences too: what CohereTokenizer and BloomTokenizer do where it is true.
+  /// The same for every ByteLevel, inside sequences too: what CohereTokenizer and BloomTokenizer do where it is
+  /// true.
   virtual void add_prefix_spaces() { set_add_prefix_space(true); }
 };
 

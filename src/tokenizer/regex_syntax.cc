@@ -163,7 +163,8 @@ class Parser {
     out_.parts.push_back({"", static_cast<int>(out_.sets.size())});
     out_.sets.push_back(ignore_case_ ? set.fold_case() : std::move(set));
   }
-  /// A class, or one character, without regard to case: it also matches what its characters fold to, where that is several.
+  /// A class, or one character, without regard to case: it also matches what its characters fold to, where that is
+  /// several.
   void emit_folding(CodePointSet set) {
     set = set.fold_case();
     std::vector<const std::u32string*> several;
@@ -181,8 +182,8 @@ class Parser {
     }
     emit(")");
   }
-  /// Characters in a row, without regard to case. Where some of them, as many as possible from the left, are what one character
-  /// folds to, that matches too.
+  /// Characters in a row, without regard to case. Where some of them, as many as possible from the left, are what
+  /// one character folds to, that matches too.
   void emit_folding(std::u32string_view text) {
     const auto emit_each = [&](size_t n) {
       for (const char32_t c : text.substr(0, n)) emit_folding(CodePointSet::of(c, c));

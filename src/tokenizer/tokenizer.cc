@@ -78,18 +78,21 @@ class Encoder {
     return out;
   }
 
-  // Where the ranges of a text lie in what the normalizer made of it. Where a range's edge is lost in what was composed
-  // across it, the range grows.
-  std::vector<ByteRange> normalize_ranges(std::string_view text, std::string_view normalized, std::span<const ByteRange> ranges,
-                                          bool at_start) const {
+  // Where the ranges of a text lie in what the normalizer made of it. Where a range's edge is lost in what was
+  // composed across it, the range grows.
+  std::vector<ByteRange> normalize_ranges(std::string_view text, std::string_view normalized,
+                                          std::span<const ByteRange> ranges, bool at_start) const {
     std::vector<ByteRange> out;
     for (const ByteRange& range : ranges) {
       std::string before(text.substr(0, range.begin)), after(text.substr(range.end));
       bool before_at_start = at_start, after_at_start = false;
       if (!before.empty()) model_.normalizer->apply(before, before_at_start);
       if (!after.empty()) model_.normalizer->apply(after, after_at_start);
-      const auto begin = std::mismatch(before.begin(), before.end(), normalized.begin(), normalized.end()).first - before.begin();
-      const auto n_after = std::mismatch(after.rbegin(), after.rend(), normalized.rbegin(), normalized.rend()).first - after.rbegin();
+      const auto begin =
+          std::mismatch(before.begin(), before.end(), normalized.begin(), normalized.end()).first - before.begin();
+      const auto n_after =
+          std::mismatch(after.rbegin(), after.rend(), normalized.rbegin(), normalized.rend()).first -
+          after.rbegin();
       const size_t end = normalized.size() - static_cast<size_t>(n_after);
       out.push_back({std::min(static_cast<size_t>(begin), end), end});
     }
@@ -108,7 +111,8 @@ class Encoder {
       const AddedToken* token = model_.added.find(sink_.ids[i]);
       if (token == nullptr || !token->special || text.find(token->content) == std::string_view::npos) continue;
       base::fail(ErrorCode::Unsupported,
-                 "{}: expected plain text to give no control token, found that the model itself makes one of '{}'; this tokenizer "
+                 "{}: expected plain text to give no control token, found that the model itself makes one of '{}'; "
+                 "this tokenizer "
                  "cannot keep it literal",
                  model_.subject, token->content);
     }
@@ -304,7 +308,9 @@ ControlTokenScan Tokenizer::scan_control_tokens(std::string_view text) const {
     text = valid;
   }
   scan.found = find_control_tokens(*model_, text);
-  const auto add_character = [&](size_t begin) { scan.first_characters.push_back({begin, begin + tokenizer::utf8_length(text[begin])}); };
+  const auto add_character = [&](size_t begin) {
+    scan.first_characters.push_back({begin, begin + tokenizer::utf8_length(text[begin])});
+  };
   if (model_->normalizer != nullptr && model_->added.has_normalized_special()) {
     // What the normalizer makes of the text, and of its neighbours, can begin anywhere.
     for (size_t at = 0; at < text.size(); at += tokenizer::utf8_length(text[at])) add_character(at);

@@ -1,8 +1,9 @@
 // Products of bf16 and float16 weights with packed activations (pack.h) on tiles (T is AmxTiles or its twin).
 //
 // Weights are the first operand (weights.h), groups of columns the second; sums come out as [feature][column]. An
-// element of a sum takes its products block after block of k in ascending order and depends on one term of one weight
-// row and on one column alone, so nothing below (how features, groups, rows and runs of k are grouped) changes a bit.
+// element of a sum takes its products block after block of k in ascending order and depends on one term of one
+// weight row and on one column alone, so nothing below (how features, groups, rows and runs of k are grouped)
+// changes a bit.
 #pragma once
 
 #include <immintrin.h>
@@ -31,7 +32,8 @@ void start_sum(const Pass& pass, const float* sum) {
   T::template load<kTile>(sum, 64);
 }
 
-/// sums[tile][first + g] += the products of a run of weights with kG groups of columns, the first of them at `group`.
+/// sums[tile][first + g] += the products of a run of weights with kG groups of columns, the first of them at
+/// `group`.
 template <class T, int kG, class Weights>
 void multiply_tiles(Weights& weights, const Pass& pass, const char* group, Sums* sums, size_t first) {
   constexpr bool kTwo = Weights::kWeightTiles == 2;
@@ -58,8 +60,8 @@ void multiply_tiles(Weights& weights, const Pass& pass, const char* group, Sums*
   if constexpr (kTwo && kG == 2) T::template store<3>(sums[1][first + 1], 64);
 }
 
-/// Adds to the sum of first terms that of later, smaller ones. A sum that is infinite or NaN stands alone: the others
-/// may have met its infinity with a zero.
+/// Adds to the sum of first terms that of later, smaller ones. A sum that is infinite or NaN stands alone: the
+/// others may have met its infinity with a zero.
 inline __m512 add_rest(__m512 high, __m512 rest) {
   const __mmask16 finite = _mm512_cmp_ps_mask(_mm512_sub_ps(high, high), _mm512_setzero_ps(), _CMP_EQ_OQ);
   return _mm512_mask_add_ps(high, finite, high, rest);
@@ -101,11 +103,11 @@ inline void finish(const MatmulArgs& args, const Columns& columns, size_t featur
   }
 }
 
-/// Rows of y from groups [group, group + n_groups) of columns, for the features of one Weights. The first run of groups
-/// reads the weights from memory, later ones find them in the cache.
+/// Rows of y from groups [group, group + n_groups) of columns, for the features of one Weights. The first run of
+/// groups reads the weights from memory, later ones find them in the cache.
 template <class T, class Weights>
-void multiply_features(const MatmulArgs& args, const Columns& columns, size_t group, size_t n_groups, size_t feature,
-                       Sums* sums) {
+void multiply_features(const MatmulArgs& args, const Columns& columns, size_t group, size_t n_groups,
+                       size_t feature, Sums* sums) {
   const size_t blocks = n_blocks(args.k), group_bytes = blocks * kTileBytes;
   const char* packed = static_cast<const char*>(args.packed) + group * group_bytes;
   Weights weights(args, feature);

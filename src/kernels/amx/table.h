@@ -1,5 +1,5 @@
-// The table of the set on T's tiles: products with bf16 and float16 weights and attention over bf16 blocks on tiles,
-// everything else as avx512 does it.
+// The table of the set on T's tiles: products with bf16 and float16 weights and attention over bf16 blocks on
+// tiles, everything else as avx512 does it.
 #pragma once
 
 #include "kernels/amx/attention.h"

@@ -1,9 +1,10 @@
 // Weights as first operands of tile products, 16 features by 32 inputs (a block) of bf16 numbers at a time. What is
 // missing at the edges is zero, since a tile register always reads 16 full rows.
 //
-// bf16 weights are read where they lie, in their own row-major layout. A float16 weight is the exact sum of two bf16
-// numbers, each in a tile of its own: its first 8 significant bits, and the rest. The rest has 3 bits at most and is no
-// smaller than 2^-24, float16's smallest number, so neither is ever a denormal bf16 number, which tiles take for zero.
+// bf16 weights are read where they lie, in their own row-major layout. A float16 weight is the exact sum of two
+// bf16 numbers, each in a tile of its own: its first 8 significant bits, and the rest. The rest has 3 bits at most
+// and is no smaller than 2^-24, float16's smallest number, so neither is ever a denormal bf16 number, which tiles
+// take for zero.
 #pragma once
 
 #include <immintrin.h>
@@ -54,9 +55,9 @@ struct Pass {
   size_t index, count;
   bool from_memory;  // where the weights come from; otherwise a cache has them
 
-  /// What a pass asks memory for at a block. The first pass brings the weights that it reads itself, some blocks ahead;
-  /// the others share in asking for what it will read a run later, so that memory is not idle while they multiply. Past
-  /// the end of a row that is the start of those `next` features on.
+  /// What a pass asks memory for at a block. The first pass brings the weights that it reads itself, some blocks
+  /// ahead; the others share in asking for what it will read a run later, so that memory is not idle while they
+  /// multiply. Past the end of a row that is the start of those `next` features on.
   void ask(const WeightRows& rows, size_t block, size_t ahead, size_t next) const {
     if (!from_memory || (index > 0 && block % (count - 1) != index - 1)) return;
     const size_t at = block + (index == 0 ? ahead : run);
@@ -97,8 +98,9 @@ struct StoredTiles {
 
 /// The two bf16 terms of 32 float16 weights. The second of an infinity or NaN is NaN: add_rest (matmul.h) knows.
 inline void split_f16(__m512i weights, __m512i& high, __m512i& rest) {
-  alignas(64) static constexpr uint16_t kEvenThenOdd[32] = {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30,
-                                                            1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31};
+  alignas(64) static constexpr uint16_t kEvenThenOdd[32] = {0,  2,  4,  6,  8,  10, 12, 14, 16, 18, 20,
+                                                            22, 24, 26, 28, 30, 1,  3,  5,  7,  9,  11,
+                                                            13, 15, 17, 19, 21, 23, 25, 27, 29, 31};
   const __m512i sorted = _mm512_permutexvar_epi16(_mm512_load_si512(kEvenThenOdd), weights);
   const __m512 even = _mm512_cvtph_ps(_mm512_castsi512_si256(sorted));
   const __m512 odd = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(sorted, 1));
@@ -142,7 +144,8 @@ struct SplitTiles {
     const size_t n = rows.block_bytes(block) / sizeof(uint16_t);
     for (size_t row = 0; row < kWeightRows; ++row, in += rows.row_bytes, out += 64) {
       __m512i high = _mm512_setzero_si512(), rest = high;
-      if (row < rows.n_features) split_f16(n == kTileK ? Avx512::load_bits(in) : Avx512::load_halves(in, n), high, rest);
+      if (row < rows.n_features)
+        split_f16(n == kTileK ? Avx512::load_bits(in) : Avx512::load_halves(in, n), high, rest);
       _mm512_store_si512(out, high);
       _mm512_store_si512(out + kTileBytes, rest);
     }

@@ -55,7 +55,8 @@ void add_scaled(const ScaledSum<T>& sum) {
   for (size_t i = sum.begin; i < sum.end; ++i, b += sum.step, ahead += kStepBytes) {
     for (size_t byte = 0; byte < kStepBytes; byte += 64) __builtin_prefetch(ahead + byte, 0, 2);
     typename V::Reg column[kColumns];
-    unrolled<kColumns>([&](auto c) KVFORK_INLINE { column[c] = load_element<V>(b + static_cast<size_t>(c) * sum.column); });
+    unrolled<kColumns>([&](auto c)
+                           KVFORK_INLINE { column[c] = load_element<V>(b + static_cast<size_t>(c) * sum.column); });
     unrolled<kRows>([&](auto r) KVFORK_INLINE {
       const auto f = V::broadcast(factor[r][i]);
       unrolled<kColumns>([&](auto c) KVFORK_INLINE { acc[r][c] = V::fma(f, column[c], acc[r][c]); });

@@ -1,9 +1,9 @@
 // Matrix products, written once for every set (V is a set's lanes, portable/vec.h).
 //
-// The lanes of a vector run along k. For each panel of kPanelK inputs a (row, feature) pair has one vector accumulator,
-// which takes its products in ascending k, and one reduction (V::sum4). The panels' sums are added in ascending order,
-// then the bias. Tiles and chunks below only choose which accumulators are in registers at the same time: none of them
-// changes a pair's own sequence of operations.
+// The lanes of a vector run along k. For each panel of kPanelK inputs a (row, feature) pair has one vector
+// accumulator, which takes its products in ascending k, and one reduction (V::sum4). The panels' sums are added in
+// ascending order, then the bias. Tiles and chunks below only choose which accumulators are in registers at the
+// same time: none of them changes a pair's own sequence of operations.
 #pragma once
 
 #include <stddef.h>
@@ -26,7 +26,8 @@ template <class W, int kPart, int kRows, int kFeatures, class Raw>
   unrolled<kFeatures>([&](auto f) KVFORK_INLINE { weight[f] = W::template part<kPart>(raw(f)); });
   unrolled<kRows>([&](auto r) KVFORK_INLINE {
     const auto activation = V::load(x + static_cast<size_t>(r) * x_stride + kPart * V::kLanes);
-    unrolled<kFeatures>([&](auto f) KVFORK_INLINE { acc[r][f] = W::multiply_add(activation, weight[f], acc[r][f]); });
+    unrolled<kFeatures>([&](auto f)
+                            KVFORK_INLINE { acc[r][f] = W::multiply_add(activation, weight[f], acc[r][f]); });
   });
 }
 
@@ -41,12 +42,12 @@ struct Prefetch {
 
 /// acc[r][f] = products of packed row r and weight row f over n inputs of one panel.
 template <class W, int kRows, int kFeatures>
-[[gnu::always_inline]] inline void accumulate(const char* const (&weight)[kFeatures], const float* x, size_t x_stride, size_t n,
-                                              Prefetch ahead, typename W::V::Reg (&acc)[kRows][kFeatures]) {
+[[gnu::always_inline]] inline void accumulate(const char* const (&weight)[kFeatures], const float* x,
+                                              size_t x_stride, size_t n, Prefetch ahead,
+                                              typename W::V::Reg (&acc)[kRows][kFeatures]) {
   constexpr size_t kStepBytes = W::kStep * W::kElementBytes;
-  unrolled<kRows>([&](auto r) KVFORK_INLINE {
-    unrolled<kFeatures>([&](auto f) KVFORK_INLINE { acc[r][f] = W::V::zero(); });
-  });
+  unrolled<kRows>(
+      [&](auto r) KVFORK_INLINE { unrolled<kFeatures>([&](auto f) KVFORK_INLINE { acc[r][f] = W::V::zero(); }); });
   const size_t n_steps = n / W::kStep;
   for (size_t step = 0; step < n_steps; ++step) {
     size_t at = step * kStepBytes;
@@ -74,8 +75,10 @@ template <class V, int kRows, int kFeatures, class Use>
 [[gnu::always_inline]] inline void for_sums(const typename V::Reg (&acc)[kRows][kFeatures], const Use& use) {
   unrolled<kRows>([&](auto r) KVFORK_INLINE {
     const auto lanes_of = [&](auto f) KVFORK_INLINE {
-      if constexpr (f < kFeatures) return acc[r][f];
-      else return V::zero();
+      if constexpr (f < kFeatures)
+        return acc[r][f];
+      else
+        return V::zero();
     };
     float sum[(kFeatures + 3) / 4 * 4];
     unrolled<(kFeatures + 3) / 4>([&](auto four) KVFORK_INLINE {
@@ -87,8 +90,8 @@ template <class V, int kRows, int kFeatures, class Use>
   });
 }
 
-/// Some rows and, of `first`, `first + stride`, ..., the features before `end`, in one panel. Where these are fewer than
-/// the registers take, the last is multiplied again and the result dropped.
+/// Some rows and, of `first`, `first + stride`, ..., the features before `end`, in one panel. Where these are fewer
+/// than the registers take, the last is multiplied again and the result dropped.
 struct Tile {
   size_t row;
   size_t first, stride, end;
@@ -109,8 +112,8 @@ const char* weight_at(const MatmulArgs& args, size_t feature, size_t input) {
 }
 
 template <class W, int kRows, int kFeatures>
-[[gnu::always_inline]] inline void multiply_tile(const MatmulArgs& args, const PackedLayout<W>& layout, const Tile& tile,
-                                                 Prefetch ahead) {
+[[gnu::always_inline]] inline void multiply_tile(const MatmulArgs& args, const PackedLayout<W>& layout,
+                                                 const Tile& tile, Prefetch ahead) {
   using V = typename W::V;
   const auto feature = [&](size_t f) { return tile.first + f * tile.stride; };
   const char* weight[kFeatures];
@@ -123,7 +126,8 @@ template <class W, int kRows, int kFeatures>
   const bool adjacent = tile.stride == 1 && tile.first + kFeatures <= tile.end;
   for_sums<V>(acc, [&](auto r, const float* sum) KVFORK_INLINE {
     float* y = args.y + (tile.row + static_cast<size_t>(r)) * args.y_stride;
-    if (adjacent) return add_sums<kFeatures>(sum, tile.panel == 0, bias ? bias + tile.first : nullptr, y + tile.first);
+    if (adjacent)
+      return add_sums<kFeatures>(sum, tile.panel == 0, bias ? bias + tile.first : nullptr, y + tile.first);
     for (size_t f = 0; f < kFeatures && feature(f) < tile.end; ++f)
       add_sums<1>(sum + f, tile.panel == 0, bias ? bias + feature(f) : nullptr, y + feature(f));
   });
@@ -141,10 +145,10 @@ bool rows_fit(const PackedLayout<W>& layout) {
   return layout.n_bytes() <= kFittingBytes;
 }
 
-/// Few rows: one pass over the weights in memory. The features are cut into kFeatures parts (the last may be short or
-/// empty), and a tile takes one feature of each: every weight row is then read to its end by one of few streams that run
-/// through memory in order, which is what the processor's own prefetchers follow. Tiles of adjacent features read less
-/// than half as fast.
+/// Few rows: one pass over the weights in memory. The features are cut into kFeatures parts (the last may be short
+/// or empty), and a tile takes one feature of each: every weight row is then read to its end by one of few streams
+/// that run through memory in order, which is what the processor's own prefetchers follow. Tiles of adjacent
+/// features read less than half as fast.
 template <class W, int kRows, int kFeatures>
 void multiply_few(const MatmulArgs& args, const PackedLayout<W>& layout) {
   const Prefetch ahead{.weight_bytes = rows_fit(layout) ? kAheadShort : kAheadLong};
@@ -167,8 +171,8 @@ void multiply_up_to(const MatmulArgs& args, const PackedLayout<W>& layout) {
   multiply_few<W, kRows, V::kTileFeatures>(args, layout);
 }
 
-/// Features whose weights of one panel stay in the second-level cache while all rows pass: whole tiles, and whole cache
-/// lines of y.
+/// Features whose weights of one panel stay in the second-level cache while all rows pass: whole tiles, and whole
+/// cache lines of y.
 template <class V>
 constexpr size_t chunk_features(size_t element_bytes) {
   constexpr size_t kChunkBytes = 256 * 1024;
@@ -192,13 +196,15 @@ size_t next_chunk(const MatmulArgs& args, const PackedLayout<W>& layout, const C
   const size_t input = layout.begin(chunk.panel);
   const char* here = weight_at<W>(args, chunk.begin, input);
   const char* next = weight_at<W>(args, chunk.end, 0);
-  if (chunk.panel + 1 < layout.n_panels) next = weight_at<W>(args, chunk.begin, layout.begin(chunk.panel + 1));
-  else if (chunk.end == args.feature_end && args.next_weight) next = static_cast<const char*>(args.next_weight);
+  if (chunk.panel + 1 < layout.n_panels)
+    next = weight_at<W>(args, chunk.begin, layout.begin(chunk.panel + 1));
+  else if (chunk.end == args.feature_end && args.next_weight)
+    next = static_cast<const char*>(args.next_weight);
   return reinterpret_cast<uintptr_t>(next) - reinterpret_cast<uintptr_t>(here);
 }
 
-/// kRows rows or, down to kLeast, as many as the chunk's. The first tile of rows asks memory for the chunk's own weights, a tile
-/// of features ahead; of the others the last ones share in asking for what comes after the chunk.
+/// kRows rows or, down to kLeast, as many as the chunk's. The first tile of rows asks memory for the chunk's own
+/// weights, a tile of features ahead; of the others the last ones share in asking for what comes after the chunk.
 template <class W, int kRows, int kLeast>
 void multiply_chunk_rows(const MatmulArgs& args, const PackedLayout<W>& layout, const ChunkRows& chunk) {
   constexpr int kFeatures = W::V::kTileFeatures;
@@ -259,7 +265,8 @@ template <class V>
 size_t item_features(size_t n_rows, size_t k, Element weight_type) noexcept {
   constexpr size_t kItemBytes = 128 * 1024;
   const size_t element_bytes = weight_type == Element::F32 ? 4 : 2;
-  return n_rows > V::kTileRows ? chunk_features<V>(element_bytes) : fitting_features(kItemBytes, k, element_bytes, kLineFloats);
+  return n_rows > V::kTileRows ? chunk_features<V>(element_bytes)
+                               : fitting_features(kItemBytes, k, element_bytes, kLineFloats);
 }
 
 template <class V>

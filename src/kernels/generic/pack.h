@@ -18,9 +18,9 @@ struct FusedProducts {
   }
 };
 
-/// One step over k reads kStep weights as kParts vectors, which meet kPackedStep floats of packed activations. bf16 pairs are
-/// split into even and odd places by a shift and a mask, which is cheaper than unpacking in order; `pack` puts the
-/// activations into the same order.
+/// One step over k reads kStep weights as kParts vectors, which meet kPackedStep floats of packed activations. bf16
+/// pairs are split into even and odd places by a shift and a mask, which is cheaper than unpacking in order; `pack`
+/// puts the activations into the same order.
 template <class Lanes>
 struct Bf16Weights : FusedProducts<Lanes> {
   using V = Lanes;
@@ -39,7 +39,9 @@ struct Bf16Weights : FusedProducts<Lanes> {
 
 /// Whether a set multiplies pairs of bf16 numbers at once. It does so where activations are rounded to bf16.
 template <class V>
-constexpr bool kDotsBf16 = requires(typename V::Reg r) { V::dot_bf16(r, r, r); };
+constexpr bool kDotsBf16 = requires(typename V::Reg r) {
+  V::dot_bf16(r, r, r);
+};
 
 /// Pairs of bf16 weights with pairs of activations, both as they lie in memory.
 template <class Lanes>
@@ -93,9 +95,10 @@ struct F32Weights : FusedProducts<Lanes> {
   }
 };
 
-/// Inputs are packed, multiplied and summed in panels of this many at most, of equal length but for the last. That is part of
-/// the order of operations: another number gives other bits. Measured (AVX-512 of Zen 4, 512 rows of 4864 inputs): 0.86 of
-/// the peak of multiply-adds with 768, 0.88 with 1024 to 2048, which has fewer sums over lanes.
+/// Inputs are packed, multiplied and summed in panels of this many at most, of equal length but for the last. That
+/// is part of the order of operations: another number gives other bits. Measured (AVX-512 of Zen 4, 512 rows of
+/// 4864 inputs): 0.86 of the peak of multiply-adds with 768, 0.88 with 1024 to 2048, which has fewer sums over
+/// lanes.
 constexpr size_t kPanelK = 2048;
 
 /// How packed activations lie: panel after panel of k, in each row after row, `stride` floats apart.
@@ -169,7 +172,8 @@ void pack_step(const float* x, size_t n, Rounding rounding, float* out) {
 /// Enough for every rounding: pairs take half the floats of a panel and a line more at most.
 template <class V>
 size_t packed_bytes(size_t n_rows, size_t k, Element weight_type) noexcept {
-  return with_weights<V>(weight_type, Rounding::None, [&]<class W>(W) { return PackedLayout<W>(n_rows, k).n_bytes(); });
+  return with_weights<V>(weight_type, Rounding::None,
+                         [&]<class W>(W) { return PackedLayout<W>(n_rows, k).n_bytes(); });
 }
 
 template <class V>
@@ -181,7 +185,8 @@ void pack(const PackArgs& args) noexcept {
         const float* x = args.x + (row - args.row_begin) * args.x_stride + layout.begin(panel);
         float* out = static_cast<float*>(args.packed) + layout.offset(panel, row);
         const size_t n = layout.n_inputs(panel);
-        for (size_t i = 0; i < n; i += W::kStep, out += W::kPackedStep) pack_step<W>(x + i, n - i, args.rounding, out);
+        for (size_t i = 0; i < n; i += W::kStep, out += W::kPackedStep)
+          pack_step<W>(x + i, n - i, args.rounding, out);
       }
     }
   });

@@ -1,5 +1,5 @@
-// Loops over registers. An array of them stays in registers only if every index is a constant before the compiler looks
-// for memory that it can do without; a loop that it unrolls later leaves loads and stores behind.
+// Loops over registers. An array of them stays in registers only if every index is a constant before the compiler
+// looks for memory that it can do without; a loop that it unrolls later leaves loads and stores behind.
 #pragma once
 
 /// After a lambda's parameters: part of its caller.
