@@ -75,8 +75,9 @@ def transformers_command(dtype, threads):
 
 
 def llamacpp_command(build, attention, threads):
+    # Without pip's cache: a wheel that it built before need not have been built this way.
     python = environment(f"llamacpp-{build}", "llama_cpp, numpy", [LLAMA], CMAKE_ARGS=f"{LLAMA_COMMON} {LLAMA_BUILDS[build]}",
-                         PIP_NO_BINARY="llama-cpp-python")
+                         PIP_NO_BINARY="llama-cpp-python", PIP_NO_CACHE_DIR="1")
     model = CACHE / "qwen2-0.5b-random-bf16.gguf"
     if not model.exists():
         part = model.with_suffix(".part")
