@@ -171,6 +171,12 @@ void multiply_up_to(const MatmulArgs& args, const PackedLayout<W>& layout) {
   multiply_few<W, kRows, V::kTileFeatures>(args, layout);
 }
 
+/// Features of k inputs that fit into some bytes: a multiple, at least one.
+constexpr size_t fitting_features(size_t n_bytes, size_t k, size_t element_bytes, size_t multiple) {
+  const size_t fitting = k == 0 ? multiple : n_bytes / (k * element_bytes);
+  return fitting < multiple ? multiple : fitting / multiple * multiple;
+}
+
 /// Features whose weights of one panel stay in the second-level cache while all rows pass: whole tiles, and whole
 /// cache lines of y.
 template <class V>
@@ -178,8 +184,7 @@ constexpr size_t chunk_features(size_t element_bytes) {
   constexpr size_t kChunkBytes = 256 * 1024;
   constexpr size_t kMultiple = V::kTileFeatures % 3 == 0 ? 3 * kLineFloats : kLineFloats;
   static_assert(kMultiple % V::kTileFeatures == 0);
-  const size_t fitting = kChunkBytes / (kPanelK * element_bytes);
-  return fitting < kMultiple ? kMultiple : fitting / kMultiple * kMultiple;
+  return fitting_features(kChunkBytes, kPanelK, element_bytes, kMultiple);
 }
 
 /// Features [begin, end) in one panel, for one of several tiles of rows.
@@ -252,12 +257,6 @@ void multiply(const MatmulArgs& args) {
   } else {
     multiply_many(args, layout);
   }
-}
-
-/// Features of k inputs that fit into some bytes: a multiple, at least one.
-inline size_t fitting_features(size_t n_bytes, size_t k, size_t element_bytes, size_t multiple) {
-  const size_t fitting = k == 0 ? multiple : n_bytes / (k * element_bytes);
-  return fitting < multiple ? multiple : fitting / multiple * multiple;
 }
 
 /// Few rows: enough bytes to stream. Many rows: a chunk.
