@@ -85,10 +85,6 @@ struct Shape {
 constexpr Shape kShapes[] = {
     {"qkv", 896, 1152}, {"out", 896, 896}, {"gate_up", 896, 9728}, {"down", 4864, 896}, {"lm_head", 896, 151936}};
 
-size_t element_bytes(Element type) {
-  return type == Element::F32 ? 4 : 2;
-}
-
 void pack_all(const KernelTable& table, kernels::PackArgs args) {
   args.row_begin = 0;
   args.row_end = args.n_rows;

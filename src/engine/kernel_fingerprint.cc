@@ -60,7 +60,7 @@ class Probe {
   void add(const std::vector<float>& values) { sha_.add(std::as_bytes(std::span(values))); }
 
   static std::vector<std::byte> encode(const std::vector<float>& values, Element type) {
-    std::vector<std::byte> bytes(values.size() * (type == Element::F32 ? 4 : 2));
+    std::vector<std::byte> bytes(values.size() * kernels::element_bytes(type));
     for (size_t i = 0; i < values.size(); ++i) {
       // Any bits do as float16: small ones keep clear of infinities.
       const uint16_t half = type == Element::BF16
@@ -126,7 +126,7 @@ class Probe {
 
   // Two blocks of keys, met by rows that see all, some and one of them, merged and normalized.
   void add_attention(Element type) {
-    const size_t element_bytes = type == Element::F32 ? 4 : 2;
+    const size_t element_bytes = kernels::element_bytes(type);
     const auto q = numbers_.take(kRows * kHeadDim);
     const std::array<const float*, kRows> rows = {q.data(), q.data() + kHeadDim, q.data() + 2 * kHeadDim};
     const std::array<uint32_t, kRows> n_valid = {kernels::kBlockTokens, 37, 1};

@@ -16,6 +16,10 @@ namespace kvfork::kernels {
 /// How stored numbers are encoded. Arithmetic is float32 throughout.
 enum class Element : uint8_t { F32, F16, BF16 };
 
+static constexpr size_t element_bytes(Element type) {
+  return type == Element::F32 ? 4 : 2;
+}
+
 /// What happens to an activation where it enters a matrix product.
 enum class Rounding : uint8_t { None, ToBF16 };
 

@@ -25,7 +25,7 @@ struct KvLayout {
   size_t head_dim = 0;
   kernels::Element type = kernels::Element::F32;
 
-  size_t element_bytes() const noexcept { return type == kernels::Element::F32 ? 4 : 2; }
+  size_t element_bytes() const noexcept { return kernels::element_bytes(type); }
   size_t key_bytes() const noexcept { return kernels::kBlockTokens * head_dim * element_bytes(); }
   size_t value_bytes() const noexcept {
     return kernels::kBlockTokens * kernels::value_stride(head_dim) * element_bytes();

@@ -23,7 +23,7 @@ struct Matrix {
   const float* bias_or_null() const noexcept { return bias.empty() ? nullptr : bias.data(); }
   /// Where a feature's weights begin; the last one's end for n_features.
   const std::byte* row(size_t feature) const noexcept {
-    return static_cast<const std::byte*>(data) + feature * k * (type == kernels::Element::F32 ? 4 : 2);
+    return static_cast<const std::byte*>(data) + feature * k * kernels::element_bytes(type);
   }
 };
 

@@ -121,10 +121,6 @@ inline uint16_t f32_to_f16(float x) {
   return static_cast<uint16_t>(low | sign);
 }
 
-inline size_t element_bytes(Element type) {
-  return type == Element::F32 ? 4 : 2;
-}
-
 /// Stores x as `type` at p (which may be misaligned) and returns the number stored.
 inline float store_element(char* p, Element type, float x) {
   if (type == Element::F32) {

@@ -263,9 +263,8 @@ void multiply(const MatmulArgs& args) {
 template <class V>
 size_t item_features(size_t n_rows, size_t k, Element weight_type) noexcept {
   constexpr size_t kItemBytes = 128 * 1024;
-  const size_t element_bytes = weight_type == Element::F32 ? 4 : 2;
-  return n_rows > V::kTileRows ? chunk_features<V>(element_bytes)
-                               : fitting_features(kItemBytes, k, element_bytes, kLineFloats);
+  const size_t n_bytes = element_bytes(weight_type);
+  return n_rows > V::kTileRows ? chunk_features<V>(n_bytes) : fitting_features(kItemBytes, k, n_bytes, kLineFloats);
 }
 
 template <class V>
