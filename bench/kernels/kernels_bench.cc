@@ -91,8 +91,8 @@ void pack_all(const KernelTable& table, kernels::PackArgs args) {
   table.pack(args);
 }
 
-/// What bounds products with weights of this type. On tiles float32 mode needs three of theirs for one, float16 weights
-/// twice as many; products of bfloat16 pairs are two at a time.
+/// What bounds products with weights of this type. On tiles float32 mode needs three of theirs for one, float16
+/// weights twice as many; products of bfloat16 pairs are two at a time.
 double peak_flops(const KernelTable& table, Element type, Rounding rounding) {
   const std::string set = table.name;
   if (set == "amx" && type != Element::F32) {
@@ -117,8 +117,13 @@ void matmul(benchmark::State& state, const KernelTable& table, Shape shape, Elem
   const auto bias = numbers(n_features);
   Aligned packed(table.packed_bytes(n_rows, shape.k, type));
   std::vector<float> y(n_rows * n_features);
-  pack_all(table, {.x = x.data(), .x_stride = shape.k, .n_rows = n_rows, .k = shape.k, .weight_type = type,
-                   .rounding = rounding, .packed = packed.data});
+  pack_all(table, {.x = x.data(),
+                   .x_stride = shape.k,
+                   .n_rows = n_rows,
+                   .k = shape.k,
+                   .weight_type = type,
+                   .rounding = rounding,
+                   .packed = packed.data});
   double read = read_bytes_per_second(weights, span / 4);
   double peak = peak_flops(table, type, rounding);
   size_t offset = 0;
@@ -148,8 +153,13 @@ void pack(benchmark::State& state, const KernelTable& table, size_t n_rows) {
   const auto x = numbers(n_rows * kK);
   Aligned packed(table.packed_bytes(n_rows, kK, Element::BF16));
   for (auto _ : state) {
-    pack_all(table, {.x = x.data(), .x_stride = kK, .n_rows = n_rows, .k = kK, .weight_type = Element::BF16,
-                     .rounding = Rounding::ToBF16, .packed = packed.data});
+    pack_all(table, {.x = x.data(),
+                     .x_stride = kK,
+                     .n_rows = n_rows,
+                     .k = kK,
+                     .weight_type = Element::BF16,
+                     .rounding = Rounding::ToBF16,
+                     .packed = packed.data});
     benchmark::ClobberMemory();
   }
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * n_rows * kK * 8));
@@ -271,7 +281,8 @@ void register_set(const KernelTable& table) {
           const bool own_way = (set == "amx" || set == "avx512_bf16") && type == Element::BF16;
           if (rounding == Rounding::ToBF16 && !own_way) continue;
           auto* b = add_benchmark(std::string("matmul/") + name(type) + "/" + shape.name +
-                                      (rounding == Rounding::ToBF16 ? "/rounded" : "") + "/rows:" + std::to_string(n_rows),
+                                      (rounding == Rounding::ToBF16 ? "/rounded" : "") +
+                                      "/rows:" + std::to_string(n_rows),
                                   matmul, shape, type, rounding, n_rows);
           b->UseRealTime()->Unit(benchmark::kMicrosecond);
           if (n_rows == 1 || n_rows == 512) b->Threads(1)->Threads(2);

@@ -42,7 +42,8 @@ TEST(Checksum, IsAsDefinedAtAnyLengthAndInAnyParts) {
     const auto bytes = random_bytes(n, static_cast<uint32_t>(n));
     EXPECT_EQ(checksum_of(std::as_bytes(std::span(bytes))), by_definition(bytes)) << n;
     Checksum parts;
-    for (size_t at = 0; at < n; at += 192) parts.add(std::as_bytes(std::span(bytes).subspan(at, std::min<size_t>(192, n - at))));
+    for (size_t at = 0; at < n; at += 192)
+      parts.add(std::as_bytes(std::span(bytes).subspan(at, std::min<size_t>(192, n - at))));
     EXPECT_EQ(parts.value(), by_definition(bytes)) << n;
   }
 }

@@ -7,7 +7,9 @@
 namespace kvfork::base {
 namespace {
 
-std::string nested(size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }
+std::string nested(size_t depth) {
+  return std::string(depth, '[') + std::string(depth, ']');
+}
 
 TEST(JsonDepth, CountsBracketsOutsideStrings) {
   EXPECT_FALSE(is_too_deep_json(nested(kMaxJsonDepth)));

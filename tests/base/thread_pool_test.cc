@@ -145,7 +145,9 @@ TEST(ThreadPool, CallsFromManyThreadsAreSerialized) {
   EXPECT_FALSE(overlapped);
 }
 
-TEST(ThreadPool, AvailableCoresIsPositive) { EXPECT_GE(available_cores(), 1u); }
+TEST(ThreadPool, AvailableCoresIsPositive) {
+  EXPECT_GE(available_cores(), 1u);
+}
 
 }  // namespace
 }  // namespace kvfork::base

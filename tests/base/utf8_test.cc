@@ -20,10 +20,10 @@ TEST(Utf8, EveryCodePointGoesThereAndBack) {
 TEST(Utf8, FindsTheFirstIllFormedByte) {
   EXPECT_EQ(find_invalid_utf8("h\xC3\xA9llo"), 6u);
   EXPECT_EQ(find_invalid_utf8("ab\xFF"), 2u);
-  EXPECT_EQ(find_invalid_utf8("ab\xC0\x80"), 2u);          // overlong
-  EXPECT_EQ(find_invalid_utf8("\xED\xA0\x80"), 0u);        // surrogate
-  EXPECT_EQ(find_invalid_utf8("\xF4\x90\x80\x80"), 0u);    // beyond U+10FFFF
-  EXPECT_EQ(find_invalid_utf8("ok\xE2\x82"), 2u);          // cut short
+  EXPECT_EQ(find_invalid_utf8("ab\xC0\x80"), 2u);        // overlong
+  EXPECT_EQ(find_invalid_utf8("\xED\xA0\x80"), 0u);      // surrogate
+  EXPECT_EQ(find_invalid_utf8("\xF4\x90\x80\x80"), 0u);  // beyond U+10FFFF
+  EXPECT_EQ(find_invalid_utf8("ok\xE2\x82"), 2u);        // cut short
 }
 
 // Expected values are those of Python's bytes.decode("utf-8", errors="replace").

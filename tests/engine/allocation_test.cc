@@ -33,14 +33,30 @@ void* allocate(size_t n_bytes) {
 
 }  // namespace
 
-void* operator new(size_t n_bytes) { return allocate(n_bytes); }
-void* operator new[](size_t n_bytes) { return allocate(n_bytes); }
-void* operator new(size_t n_bytes, const std::nothrow_t&) noexcept { return try_allocate(n_bytes); }
-void* operator new[](size_t n_bytes, const std::nothrow_t&) noexcept { return try_allocate(n_bytes); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+void* operator new(size_t n_bytes) {
+  return allocate(n_bytes);
+}
+void* operator new[](size_t n_bytes) {
+  return allocate(n_bytes);
+}
+void* operator new(size_t n_bytes, const std::nothrow_t&) noexcept {
+  return try_allocate(n_bytes);
+}
+void* operator new[](size_t n_bytes, const std::nothrow_t&) noexcept {
+  return try_allocate(n_bytes);
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, size_t) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory, size_t) noexcept {
+  std::free(memory);
+}
 
 namespace kvfork {
 namespace {

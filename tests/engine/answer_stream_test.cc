@@ -16,7 +16,8 @@ Tokenizer make_tokenizer() {
   TokenizerFiles files;
   files.subject = "test";
   std::string vocab;
-  for (int i = 0; i < 26; ++i) vocab += std::string(i == 0 ? "" : ",") + "\"" + static_cast<char>('a' + i) + "\":" + std::to_string(i);
+  for (int i = 0; i < 26; ++i)
+    vocab += std::string(i == 0 ? "" : ",") + "\"" + static_cast<char>('a' + i) + "\":" + std::to_string(i);
   vocab += R"(,"Ġ":26,"ab":27,"bca":28)";
   files.tokenizer_json =
       R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":[{"id":29,"content":"<end>","single_word":false,)"
@@ -24,7 +25,8 @@ Tokenizer make_tokenizer() {
       R"("pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true},)"
       R"("post_processor":null,"decoder":{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true},)"
       R"("model":{"type":"BPE","dropout":null,"unk_token":null,"continuing_subword_prefix":null,"end_of_word_suffix":null,)"
-      R"("fuse_unk":false,"byte_fallback":false,"ignore_merges":false,"vocab":{)" + vocab + R"(},"merges":[]}})";
+      R"("fuse_unk":false,"byte_fallback":false,"ignore_merges":false,"vocab":{)" +
+      vocab + R"(},"merges":[]}})";
   return Tokenizer::from_files(files);
 }
 

@@ -73,10 +73,11 @@ std::vector<BatchAnswer> run_batch(const Context& context, std::span<const Batch
                                    const BatchOptions& options, BatchReport* report = nullptr) {
   std::vector<BatchAnswer> answers(requests.size());
   std::vector<int> n_answers(requests.size());
-  const BatchReport found = answer_all(context, requests, options, {.on_answer = [&](size_t index, BatchAnswer answer) {
-                                         answers.at(index) = std::move(answer);
-                                         ++n_answers.at(index);
-                                       }});
+  const BatchReport found =
+      answer_all(context, requests, options, {.on_answer = [&](size_t index, BatchAnswer answer) {
+                   answers.at(index) = std::move(answer);
+                   ++n_answers.at(index);
+                 }});
   EXPECT_TRUE(std::all_of(n_answers.begin(), n_answers.end(), [](int n) { return n == 1; })) << "each request once";
   if (report != nullptr) *report = found;
   return answers;
@@ -119,7 +120,9 @@ void check_widths(const test::TinyModel& shape, uint32_t seed, size_t n_requests
   }
 }
 
-TEST(Batch, EqualsAloneAtEveryWidthQwen2) { check_widths({}, 21, 30); }
+TEST(Batch, EqualsAloneAtEveryWidthQwen2) {
+  check_widths({}, 21, 30);
+}
 
 TEST(Batch, EqualsAloneAtEveryWidthLlama) {
   check_widths({.family = "llama",
@@ -266,7 +269,8 @@ TEST_F(BatchOfTinyModel, OnTokenEndsOneRequest) {
 
 TEST_F(BatchOfTinyModel, AnExceptionOfACallbackEndsTheBatch) {
   const std::vector<BatchRequest> requests = {request(2, 10), request(2, 10)};
-  EXPECT_THROW(answer_all(*context_, requests, {}, {.on_answer = [](size_t, BatchAnswer) { throw std::runtime_error("stop"); }}),
+  EXPECT_THROW(answer_all(*context_, requests, {},
+                          {.on_answer = [](size_t, BatchAnswer) { throw std::runtime_error("stop"); }}),
                std::runtime_error);
   const auto fails = [](size_t, int32_t) -> bool { throw Error(ErrorCode::Io, "disk: full"); };
   EXPECT_THROW(answer_all(*context_, requests, {}, {.on_token = fails}), Error);

@@ -30,7 +30,8 @@ size_t between(std::mt19937& random, size_t low, size_t high) {
 }
 
 void feed(Fork& fork, std::span<const int32_t> ids, Rows& rows) {
-  fork.append_scored(ids, [&](size_t, std::span<const float> logits) { rows.insert(rows.end(), logits.begin(), logits.end()); });
+  fork.append_scored(
+      ids, [&](size_t, std::span<const float> logits) { rows.insert(rows.end(), logits.begin(), logits.end()); });
 }
 
 Rows all_at_once(const Model& model, std::span<const int32_t> ids) {
@@ -105,7 +106,9 @@ void check_random_splits(const test::TinyModel& shape, uint32_t seed, size_t n_c
   }
 }
 
-TEST(Bits, Qwen2RandomSplitsForksAndThreads) { check_random_splits({}, 11, 4); }
+TEST(Bits, Qwen2RandomSplitsForksAndThreads) {
+  check_random_splits({}, 11, 4);
+}
 
 TEST(Bits, LlamaOddSizes) {
   check_random_splits({.family = "llama",
@@ -134,7 +137,8 @@ TEST(Bits, HalfWeightsManyHeads) {
 
 // Products of more inputs than one panel has.
 TEST(Bits, WideFeedForward) {
-  check_random_splits({.family = "llama", .hidden_size = 32, .intermediate_size = 2100, .num_hidden_layers = 1}, 15, 2);
+  check_random_splits({.family = "llama", .hidden_size = 32, .intermediate_size = 2100, .num_hidden_layers = 1}, 15,
+                      2);
 }
 
 // The narrower product's packed rows take more bytes: 2560 inputs are two panels with a line more each.
@@ -190,7 +194,8 @@ TEST(Bits, ForksOfOneContextInRandomTurnsEqualEachAlone) {
       const size_t i = unfinished[pick];
       const size_t done = forks[i].own_ids().size();
       feed(forks[i], std::span(tails[i]).subspan(done, between(random, 1, tails[i].size() - done)), rows[i]);
-      if (forks[i].own_ids().size() == tails[i].size()) unfinished.erase(unfinished.begin() + static_cast<ptrdiff_t>(pick));
+      if (forks[i].own_ids().size() == tails[i].size())
+        unfinished.erase(unfinished.begin() + static_cast<ptrdiff_t>(pick));
     }
     for (size_t i = 0; i < kForks; ++i) EXPECT_TRUE(same_bits(rows[i], alone[i])) << "fork " << i;
     EXPECT_EQ(context->hash(), hash);

@@ -1,5 +1,6 @@
 // The join of context and request for every chat template, nasty request texts and each boundary mode, against what
-// Transformers gave (tools/oracle_boundary.py --write-golden). Templates and tokenizers lie in KVFORK_SHARED or ../shared.
+// Transformers gave (tools/oracle_boundary.py --write-golden). Templates and tokenizers lie in KVFORK_SHARED or
+// ../shared.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -53,7 +54,8 @@ std::vector<std::string> read_requests(const json& golden) {
 Prompter make_prompter(const json& entry, const json& golden, UserText user_text) {
   TokenizerFiles files;
   files.subject = entry["template"].get<std::string>();
-  files.tokenizer_json = read(shared_folder() / "tokenizers" / entry["tokenizer"].get<std::string>() / "tokenizer.json");
+  files.tokenizer_json =
+      read(shared_folder() / "tokenizers" / entry["tokenizer"].get<std::string>() / "tokenizer.json");
   files.tokenizer_config_json = entry["tokenizer_config"].get<std::string>();
   TemplateSources sources;
   sources.subject = files.subject;
@@ -70,7 +72,8 @@ Prompter make_prompter(const json& entry, const json& golden, UserText user_text
   return Prompter(std::move(text), std::move(chat_template), std::move(fixed));
 }
 
-void check_request(const json& want, const Prompt& context, const Prompt& request, BoundaryMode mode, const Tokenizer& tokenizer) {
+void check_request(const json& want, const Prompt& context, const Prompt& request, BoundaryMode mode,
+                   const Tokenizer& tokenizer) {
   EXPECT_EQ(digest(request.ids), want["digest"].get<std::string>());
   if (want["cached"].is_null()) {
     EXPECT_THROW(count_cached_tokens(context.ids, request.ids, mode, tokenizer), Error);
@@ -78,11 +81,13 @@ void check_request(const json& want, const Prompt& context, const Prompt& reques
   }
   const size_t n = count_cached_tokens(context.ids, request.ids, mode, tokenizer);
   EXPECT_EQ(n, want["cached"].get<size_t>());
-  EXPECT_TRUE(std::equal(request.ids.begin(), request.ids.begin() + static_cast<ptrdiff_t>(n), context.ids.begin()));
+  EXPECT_TRUE(
+      std::equal(request.ids.begin(), request.ids.begin() + static_cast<ptrdiff_t>(n), context.ids.begin()));
 }
 
 TEST(BoundaryTable, AgreesWithTransformersForEveryTemplate) {
-  if (!fs::exists(shared_folder() / "templates")) GTEST_SKIP() << "needs " << shared_folder() << "; KVFORK_SHARED names it";
+  if (!fs::exists(shared_folder() / "templates"))
+    GTEST_SKIP() << "needs " << shared_folder() << "; KVFORK_SHARED names it";
   const json golden = json::parse(read(kGolden));
   const std::vector<std::string> texts = read_requests(golden);
   size_t n_checked = 0, n_refused = 0;
@@ -117,9 +122,11 @@ TEST(BoundaryTable, AgreesWithTransformersForEveryTemplate) {
   EXPECT_GT(n_refused, 10u);
 }
 
-// A request of the template's own control tokens: under Literal the only ones are those that it writes for any other words.
+// A request of the template's own control tokens: under Literal the only ones are those that it writes for any
+// other words.
 TEST(BoundaryTable, LiteralRequestsHoldOnlyTheTemplatesControlTokens) {
-  if (!fs::exists(shared_folder() / "templates")) GTEST_SKIP() << "needs " << shared_folder() << "; KVFORK_SHARED names it";
+  if (!fs::exists(shared_folder() / "templates"))
+    GTEST_SKIP() << "needs " << shared_folder() << "; KVFORK_SHARED names it";
   const json golden = json::parse(read(kGolden));
   size_t n_checked = 0;
   for (const json& entry : golden["templates"]) {

@@ -113,7 +113,8 @@ class ContextChain : public testing::Test {
   }
 
   void expect_says(const std::string& message, const std::vector<std::string>& parts) const {
-    for (const std::string& part : parts) EXPECT_NE(message.find(part), std::string::npos) << part << " in: " << message;
+    for (const std::string& part : parts)
+      EXPECT_NE(message.find(part), std::string::npos) << part << " in: " << message;
   }
 
   struct Harm {
@@ -129,16 +130,30 @@ class ContextChain : public testing::Test {
     const std::string weights = base::read_file(dir_.path() / "model" / "model.safetensors");
     const std::string path = file("policy");
     return {
-        {"damaged keys", [this] { write("policy", with_damaged_keys(sound_)); }, ErrorCode::Corrupt, {path, "layers.0.k, block"}},
-        {"a damaged header", [this] { write("policy", with_damaged_header(sound_)); }, ErrorCode::Corrupt, {path, "header"}},
+        {"damaged keys",
+         [this] { write("policy", with_damaged_keys(sound_)); },
+         ErrorCode::Corrupt,
+         {path, "layers.0.k, block"}},
+        {"a damaged header",
+         [this] { write("policy", with_damaged_header(sound_)); },
+         ErrorCode::Corrupt,
+         {path, "header"}},
         {"cut", [this] { write("policy", sound_.substr(0, sound_.size() / 2)); }, ErrorCode::Corrupt, {path}},
         {"empty", [this] { write("policy", ""); }, ErrorCode::Corrupt, {path}},
         {"a text", [this] { write("policy", "Dear customer,\n"); }, ErrorCode::Corrupt, {path}},
         {"a model", [=, this] { write("policy", weights); }, ErrorCode::Corrupt, {path}},
-        {"a folder", [=] { fs::remove_all(path), fs::create_directory(path); }, ErrorCode::Io, {path, "regular file"}},
-        {"another context", [=, this] { write("policy", another); }, ErrorCode::InvalidArgument,
+        {"a folder",
+         [=] { fs::remove_all(path), fs::create_directory(path); },
+         ErrorCode::Io,
+         {path, "regular file"}},
+        {"another context",
+         [=, this] { write("policy", another); },
+         ErrorCode::InvalidArgument,
          {policy_id_, "once called policy, which is another context now"}},
-        {"nothing", [=] { fs::remove_all(path); }, ErrorCode::InvalidArgument, {policy_id_, "once called policy, found none"}},
+        {"nothing",
+         [=] { fs::remove_all(path); },
+         ErrorCode::InvalidArgument,
+         {policy_id_, "once called policy, found none"}},
     };
   }
 
@@ -195,7 +210,8 @@ TEST_F(ContextChain, AParentWithoutItsOwnIsPassedOverForOneThatIsWhole) {
   EXPECT_EQ(refusal(ErrorCode::InvalidArgument, "question"), "");
   fs::remove(file("whole"));
   const std::string message = refusal(ErrorCode::InvalidArgument, "question");
-  EXPECT_EQ(message.find(file("customer") + ": parent: expected a context file with the id " + policy_id_), 0u) << message;
+  EXPECT_EQ(message.find(file("customer") + ": parent: expected a context file with the id " + policy_id_), 0u)
+      << message;
 }
 
 TEST_F(ContextChain, AWrongParentIsRefused) {

@@ -34,7 +34,9 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-std::string read(const fs::path& path) { return base::read_file(path); }
+std::string read(const fs::path& path) {
+  return base::read_file(path);
+}
 
 void write(const fs::path& path, const std::string& content) {
   fs::remove(path);  // a new inode: an open mapping of the old file keeps what it had
@@ -47,7 +49,9 @@ uint64_t header_bytes(const std::string& file) {
   return 8 + n;
 }
 
-Json header_of(const std::string& file) { return Json::parse(file.substr(8, header_bytes(file) - 8)); }
+Json header_of(const std::string& file) {
+  return Json::parse(file.substr(8, header_bytes(file) - 8));
+}
 
 // The file with one metadata entry changed and checksums that fit.
 std::string with_metadata(const std::string& file, const std::string& key, const std::string& value) {
@@ -71,7 +75,8 @@ std::string with_metadata(const std::string& file, const std::string& key, const
 }
 
 ::testing::AssertionResult same_bits(std::span<const float> a, std::span<const float> b) {
-  if (a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0) return ::testing::AssertionSuccess();
+  if (a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0)
+    return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure() << "bits differ";
 }
 
@@ -144,14 +149,16 @@ TEST_F(ContextFileTest, OpensWithTheBitsOfOneThatWasNeverSaved) {
       const uint64_t n_bytes = context->save(file());
       EXPECT_EQ(n_bytes, fs::file_size(file()));
       const auto opened = model->open_context(file());
-      EXPECT_TRUE(std::equal(opened->ids().begin(), opened->ids().end(), context->ids().begin(), context->ids().end()));
+      EXPECT_TRUE(
+          std::equal(opened->ids().begin(), opened->ids().end(), context->ids().begin(), context->ids().end()));
       EXPECT_TRUE(same_bits(opened->logits(), context->logits()));
       EXPECT_EQ(opened->hash(), context->hash());
       EXPECT_EQ(opened->id(), context->id());
       EXPECT_EQ(opened->kv_bytes(), context->kv_bytes());
       const auto more = ids(70, 2);
       EXPECT_TRUE(same_bits(continued(*opened, size, more), continued(*context, size, more))) << size;
-      EXPECT_TRUE(same_bits(continued(*opened, size / 2 + 1, more), continued(*context, size / 2 + 1, more))) << size;
+      EXPECT_TRUE(same_bits(continued(*opened, size / 2 + 1, more), continued(*context, size / 2 + 1, more)))
+          << size;
       EXPECT_TRUE(same_bits(opened->fork().logits(), context->logits()));
     }
   }
@@ -207,7 +214,8 @@ TEST_F(ContextFileTest, EveryDamageIsRefused) {
     }
   };
   const size_t json_end = sound.find_last_of('}', keys_begin) + 1;
-  for (size_t position = 0; position < keys_begin; position += position < json_end ? 1 : 1 + random() % 97) flip(position);
+  for (size_t position = 0; position < keys_begin; position += position < json_end ? 1 : 1 + random() % 97)
+    flip(position);
   const char* asked = std::getenv("KVFORK_DAMAGE_CASES");
   const int n_cases = asked == nullptr ? 700 : std::atoi(asked);
   for (int i = 0; i < n_cases; ++i) flip(random() % sound.size());
@@ -225,7 +233,9 @@ TEST_F(ContextFileTest, EveryDamageIsRefused) {
   // Two blocks exchanged, each sound by itself.
   const size_t data = header_bytes(sound);
   const size_t block = model->prefill(ids(70))->impl().kv->layout().keys_bytes();
-  refused(sound.substr(0, data) + sound.substr(data + block, block) + sound.substr(data, block) + sound.substr(data + 2 * block), "blocks exchanged");
+  refused(sound.substr(0, data) + sound.substr(data + block, block) + sound.substr(data, block) +
+              sound.substr(data + 2 * block),
+          "blocks exchanged");
   write(file(), sound);
   EXPECT_TRUE(opens_whole(model, file()));
 }
@@ -238,7 +248,8 @@ TEST_F(ContextFileTest, KeysAndValuesAreCheckedAtTheFirstFork) {
   write(file(), damaged);
   const auto opened = model->open_context(file());
   for (int i = 0; i < 2; ++i) {
-    EXPECT_NE(message_of(ErrorCode::Corrupt, [&] { opened->fork(); }).find("layers.0.k, block 0"), std::string::npos);
+    EXPECT_NE(message_of(ErrorCode::Corrupt, [&] { opened->fork(); }).find("layers.0.k, block 0"),
+              std::string::npos);
     message_of(ErrorCode::Corrupt, [&] { opened->fork_at(3); });
     message_of(ErrorCode::Corrupt, [&] { opened->check(); });
     message_of(ErrorCode::Corrupt, [&] { opened->hash(); });
@@ -281,7 +292,8 @@ TEST_F(ContextFileTest, AnotherModelModeOrVersionIsRefusedByName) {
   const auto refusal = [&](const Model& other, const std::string& path) {
     return message_of(ErrorCode::InvalidArgument, [&] { other.open_context(path); });
   };
-  const auto expect_field = [&](const std::string& message, const std::string& field, const std::string& expected, const std::string& found) {
+  const auto expect_field = [&](const std::string& message, const std::string& field, const std::string& expected,
+                                const std::string& found) {
     EXPECT_NE(message.find(": " + field + ": expected " + expected), std::string::npos) << message;
     EXPECT_NE(message.find("found " + found), std::string::npos) << message;
   };
@@ -302,9 +314,11 @@ TEST_F(ContextFileTest, AnotherModelModeOrVersionIsRefusedByName) {
   config["rms_norm_eps"] = 1e-5;
   write(reconfigured / "config.json", config.dump());
   const auto reconfigured_model = Model::open(reconfigured, {.n_threads = 1});
-  expect_field(refusal(*reconfigured_model, file()), "config", reconfigured_model->identity().config, identity.config);
+  expect_field(refusal(*reconfigured_model, file()), "config", reconfigured_model->identity().config,
+               identity.config);
 
-  expect_field(refusal(*open({.mode = ComputeMode::BFloat16, .n_threads = 1}), file()), "dtype", "bfloat16", "float32");
+  expect_field(refusal(*open({.mode = ComputeMode::BFloat16, .n_threads = 1}), file()), "dtype", "bfloat16",
+               "float32");
   for (const auto& setup : setups) {
     if (setup.kernel_set == identity.kernel_set || setup.mode != ComputeMode::Float32) continue;
     expect_field(refusal(*open(setup.options()), file()), "kernel_set", setup.kernel_set, identity.kernel_set);
@@ -316,7 +330,8 @@ TEST_F(ContextFileTest, AnotherModelModeOrVersionIsRefusedByName) {
     return refusal(*model, file("edited"));
   };
   expect_field(edited("format_version", "2"), "format_version", "1", "'2'");
-  expect_field(edited("kernel_bits", std::string(64, 'a')), "kernel_bits", identity.kernel_bits, std::string(64, 'a'));
+  expect_field(edited("kernel_bits", std::string(64, 'a')), "kernel_bits", identity.kernel_bits,
+               std::string(64, 'a'));
   expect_field(edited("architecture", "LlamaForCausalLM"), "architecture", "Qwen2ForCausalLM", "LlamaForCausalLM");
   // The editing itself is not what is refused.
   write(file("edited"), with_metadata(sound, "comment", "x"));
@@ -388,16 +403,21 @@ TEST_F(ContextFileTest, NestedContextsNameTheirParents) {
     EXPECT_EQ(model->open_context(file("question"))->hash(), question->hash());
     fs::create_directories(dir_.path() / "away");
     fs::rename(file("another name"), file("away/policy"));
-    EXPECT_NE(message_of(ErrorCode::InvalidArgument, [&] { model->open_context(file("customer")); }).find(policy->id()), std::string::npos);
+    EXPECT_NE(
+        message_of(ErrorCode::InvalidArgument, [&] { model->open_context(file("customer")); }).find(policy->id()),
+        std::string::npos);
     EXPECT_EQ(model->open_context(file("customer"), {.parent = file("away/policy")})->hash(), customer->hash());
-    message_of(ErrorCode::InvalidArgument, [&] { model->open_context(file("customer"), {.parent = file("flat")}); });
+    message_of(ErrorCode::InvalidArgument,
+               [&] { model->open_context(file("customer"), {.parent = file("flat")}); });
 
     // Damage in a parent is damage.
     std::string damaged = read(file("away/policy"));
     damaged[header_bytes(damaged) + 100] = static_cast<char>(damaged[header_bytes(damaged) + 100] ^ 1);
     write(file("away/policy"), damaged);
-    message_of(ErrorCode::Corrupt, [&] { model->open_context(file("customer"), {.parent = file("away/policy")})->fork(); });
-    message_of(ErrorCode::Corrupt, [&] { model->open_context(file("customer"), {.parent = file("away/policy")})->check(); });
+    message_of(ErrorCode::Corrupt,
+               [&] { model->open_context(file("customer"), {.parent = file("away/policy")})->fork(); });
+    message_of(ErrorCode::Corrupt,
+               [&] { model->open_context(file("customer"), {.parent = file("away/policy")})->check(); });
     for (const char* name : {"customer", "question", "deeper", "flat", "never nested"}) fs::remove(file(name));
   }
 }
@@ -448,7 +468,8 @@ TEST_F(ContextFileTest, WritersOfOneNameAllSucceedAndOneWinsWhole) {
   }
   for (auto& thread : threads) thread.join();
   const std::string id = model->open_context(file())->id();
-  EXPECT_TRUE(std::any_of(contexts.begin(), contexts.end(), [&](const auto& context) { return context->id() == id; }));
+  EXPECT_TRUE(
+      std::any_of(contexts.begin(), contexts.end(), [&](const auto& context) { return context->id() == id; }));
   expect_one_file();
 }
 

@@ -1,5 +1,7 @@
 // Fingerprints: by content, as docs/cache-file.md defines them; remembered only where nothing can have changed.
 
+#include "engine/fingerprint.h"
+
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -11,7 +13,6 @@
 #include "base/mapped_file.h"
 #include "base/sha256.h"
 #include "base/thread_pool.h"
-#include "engine/fingerprint.h"
 #include "engine/fingerprint_memory.h"
 #include "engine/identity.h"
 #include "engine/kernel_fingerprint.h"
@@ -66,7 +67,8 @@ TEST_F(FingerprintTest, IsTheHashOfThePiecesHashes) {
     }
     EXPECT_EQ(fingerprint_pieces(std::as_bytes(std::span(bytes)), pool), whole.hex()) << n;
   }
-  EXPECT_EQ(base::sha256_hex(std::string_view("abc")), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(base::sha256_hex(std::string_view("abc")),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
 TEST_F(FingerprintTest, AYoungFileIsNotRemembered) {
@@ -149,15 +151,35 @@ TEST(KernelFingerprint, EveryKernelCounts) {
     return fingerprint_kernels(table);
   };
   static const kernels::KernelTable* original = &sound;
-  EXPECT_NE(before, changed([](auto& t) { t.matmul = [](const kernels::MatmulArgs& a) noexcept { original->matmul(a); a.y[a.y_stride + 3] += 1e-4f; }; }));
-  EXPECT_NE(before, changed([](auto& t) { t.rms_norm = [](const float* x, const float* w, float e, size_t n, float* y) noexcept { original->rms_norm(x, w, e * 2, n, y); }; }));
-  EXPECT_NE(before, changed([](auto& t) { t.rope = [](float*, size_t, size_t, const float*, const float*) noexcept {}; }));
-  EXPECT_NE(before, changed([](auto& t) { t.silu_mul = [](const float*, const float*, size_t, float*) noexcept {}; }));
+  EXPECT_NE(before, changed([](auto& t) {
+              t.matmul = [](const kernels::MatmulArgs& a) noexcept {
+                original->matmul(a);
+                a.y[a.y_stride + 3] += 1e-4f;
+              };
+            }));
+  EXPECT_NE(before, changed([](auto& t) {
+              t.rms_norm = [](const float* x, const float* w, float e, size_t n, float* y) noexcept {
+                original->rms_norm(x, w, e * 2, n, y);
+              };
+            }));
+  EXPECT_NE(before,
+            changed([](auto& t) { t.rope = [](float*, size_t, size_t, const float*, const float*) noexcept {}; }));
+  EXPECT_NE(before,
+            changed([](auto& t) { t.silu_mul = [](const float*, const float*, size_t, float*) noexcept {}; }));
   EXPECT_NE(before, changed([](auto& t) { t.add = [](float*, const float*, size_t) noexcept {}; }));
   EXPECT_NE(before, changed([](auto& t) { t.store_kv = [](const kernels::StoreKvArgs&) noexcept {}; }));
-  EXPECT_NE(before, changed([](auto& t) { t.attention_block = [](const kernels::AttentionBlockArgs& a) noexcept { original->attention_block(a); a.out[0] *= 1.0000002f; }; }));
-  EXPECT_NE(before, changed([](auto& t) { t.attention_merge = [](float*, float*, float*, const float*, const float*, const float*, size_t, size_t) noexcept {}; }));
-  EXPECT_NE(before, changed([](auto& t) { t.attention_finish = [](const float*, float, size_t, float*) noexcept {}; }));
+  EXPECT_NE(before, changed([](auto& t) {
+              t.attention_block = [](const kernels::AttentionBlockArgs& a) noexcept {
+                original->attention_block(a);
+                a.out[0] *= 1.0000002f;
+              };
+            }));
+  EXPECT_NE(before, changed([](auto& t) {
+              t.attention_merge = [](float*, float*, float*, const float*, const float*, const float*, size_t,
+                                     size_t) noexcept {};
+            }));
+  EXPECT_NE(before,
+            changed([](auto& t) { t.attention_finish = [](const float*, float, size_t, float*) noexcept {}; }));
 }
 
 TEST(Revision, IsReadFromASnapshotPath) {

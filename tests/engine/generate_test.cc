@@ -32,7 +32,8 @@ ErrorCode code_of(const auto& action) {
   return ErrorCode::Network;
 }
 
-int32_t pick(const GenerateOptions& options, const std::vector<int32_t>& request, const std::vector<float>& logits) {
+int32_t pick(const GenerateOptions& options, const std::vector<int32_t>& request,
+             const std::vector<float>& logits) {
   engine::Sampler sampler(options, {}, request, logits.size());
   return sampler.pick(logits, request.size());
 }
@@ -64,16 +65,18 @@ TEST(Sampler, RepetitionPenaltyActsOnPromptAndGeneratedIds) {
 
 TEST(Sampler, DrawDependsOnSeedRequestAndPositionAlone) {
   const uint64_t key = engine::make_draw_key(7, std::vector<int32_t>{1, 2}, std::vector<int32_t>{3});
-  EXPECT_EQ(key, engine::make_draw_key(7, {}, std::vector<int32_t>{1, 2, 3})) << "where the context ends plays no part";
+  EXPECT_EQ(key, engine::make_draw_key(7, {}, std::vector<int32_t>{1, 2, 3}))
+      << "where the context ends plays no part";
   EXPECT_NE(key, engine::make_draw_key(8, {}, std::vector<int32_t>{1, 2, 3}));
   EXPECT_NE(key, engine::make_draw_key(7, {}, std::vector<int32_t>{1, 3, 2}));
   EXPECT_EQ(engine::uniform_draw(key, 5), engine::uniform_draw(key, 5));
   EXPECT_NE(engine::uniform_draw(key, 5), engine::uniform_draw(key, 6));
 }
 
-// Frequencies of 20,000 draws against the model's own distribution; the bound is six standard deviations, and a few more where
-// next to nothing is expected.
-void expect_distribution(const GenerateOptions& base, const std::vector<float>& logits, const std::vector<double>& expected) {
+// Frequencies of 20,000 draws against the model's own distribution; the bound is six standard deviations, and a few
+// more where next to nothing is expected.
+void expect_distribution(const GenerateOptions& base, const std::vector<float>& logits,
+                         const std::vector<double>& expected) {
   constexpr size_t kDraws = 20000;
   std::vector<size_t> counts(logits.size());
   for (size_t i = 0; i < kDraws; ++i) {
@@ -114,7 +117,8 @@ TEST(Sampler, DrawsFollowTheDistribution) {
 // The probabilities that the options leave, the slow way: everything sorted.
 std::vector<double> filtered_slowly(const SamplingOptions& sampling, const std::vector<float>& logits) {
   std::vector<std::pair<double, size_t>> sorted;
-  for (size_t id = 0; id < logits.size(); ++id) sorted.emplace_back(-std::exp(logits[id] / sampling.temperature), id);
+  for (size_t id = 0; id < logits.size(); ++id)
+    sorted.emplace_back(-std::exp(logits[id] / sampling.temperature), id);
   std::sort(sorted.begin(), sorted.end());
   double total = 0;
   size_t n_kept = 0;
@@ -142,14 +146,15 @@ TEST(Sampler, FiltersOfManyTokensAreThoseOfASort) {
   std::vector<float> logits(120);
   for (auto& logit : logits) logit = normal(random);
   logits[7] = logits[8] = logits[9];
-  for (const SamplingOptions& sampling : std::vector<SamplingOptions>{{.temperature = 1},
-                                                                      {.temperature = 1, .top_k = 40},
-                                                                      {.temperature = 0.7, .top_p = 0.9},
-                                                                      {.temperature = 1.3, .top_p = 0.5},
-                                                                      {.temperature = 1, .top_p = 0.01},
-                                                                      {.temperature = 2, .top_k = 100, .top_p = 0.8},
-                                                                      {.temperature = 1, .min_p = 0.1},
-                                                                      {.temperature = 1, .top_k = 60, .top_p = 0.95, .min_p = 0.02}}) {
+  for (const SamplingOptions& sampling :
+       std::vector<SamplingOptions>{{.temperature = 1},
+                                    {.temperature = 1, .top_k = 40},
+                                    {.temperature = 0.7, .top_p = 0.9},
+                                    {.temperature = 1.3, .top_p = 0.5},
+                                    {.temperature = 1, .top_p = 0.01},
+                                    {.temperature = 2, .top_k = 100, .top_p = 0.8},
+                                    {.temperature = 1, .min_p = 0.1},
+                                    {.temperature = 1, .top_k = 60, .top_p = 0.95, .min_p = 0.02}}) {
     GenerateOptions options;
     options.sampling = sampling;
     expect_distribution(options, logits, filtered_slowly(sampling, logits));
@@ -158,7 +163,8 @@ TEST(Sampler, FiltersOfManyTokensAreThoseOfASort) {
 
 TEST(Sampler, LogProbabilityIsThatOfTheModel) {
   const std::vector<float> logits = {std::log(0.1f), std::log(0.4f), std::log(0.3f), std::log(0.2f)};
-  for (int32_t id = 0; id < 4; ++id) EXPECT_NEAR(log_probability(logits, id), logits[static_cast<size_t>(id)], 1e-7);
+  for (int32_t id = 0; id < 4; ++id)
+    EXPECT_NEAR(log_probability(logits, id), logits[static_cast<size_t>(id)], 1e-7);
   EXPECT_NEAR(log_probability(std::vector<float>{1000, 1000}, 0), std::log(0.5), 1e-12);
 }
 

@@ -160,7 +160,8 @@ TEST_F(Isolation, ForkCostsTheSameMemoryAtAnyContextLength) {
     Fork fork = context->fork();
     fork.append(ids(3, 8));
     const auto child = std::move(fork).seal();
-    EXPECT_LE(child->impl().kv->own_bytes(), child->impl().kv->layout().block_bytes() + 8192) << "context of " << size;
+    EXPECT_LE(child->impl().kv->own_bytes(), child->impl().kv->layout().block_bytes() + 8192)
+        << "context of " << size;
   }
 }
 

@@ -107,7 +107,9 @@ TEST(LookupSpeculation, EqualsPlainDecodingOnRandomCases) {
   for (const auto& setup : test::each_setup()) {
     SCOPED_TRACE(setup.name());
     std::mt19937 random(41);
-    const auto between = [&](size_t low, size_t high) { return std::uniform_int_distribution<size_t>(low, high)(random); };
+    const auto between = [&](size_t low, size_t high) {
+      return std::uniform_int_distribution<size_t>(low, high)(random);
+    };
     const auto model = Model::open(dir.path(), setup.options(2));
     size_t n_tokens = 0;
     size_t n_passes = 0;
@@ -120,7 +122,9 @@ TEST(LookupSpeculation, EqualsPlainDecodingOnRandomCases) {
       const auto context = model->prefill(std::span(ids).first(n_context));
       GenerateOptions options{.max_new_tokens = between(1, 60), .fingerprint_logits = true, .logprobs = true};
       options.eos_token_ids = {static_cast<int32_t>(between(0, 200))};
-      if (i % 3 == 1) options.sampling = {.temperature = 0.05 * static_cast<double>(between(1, 12)), .top_k = between(0, 9), .seed = i};
+      if (i % 3 == 1)
+        options.sampling = {
+            .temperature = 0.05 * static_cast<double>(between(1, 12)), .top_k = between(0, 9), .seed = i};
       if (i % 5 == 1) options.repetition_penalty = 1.1;
       const Outcome plain = run(*context, std::span(ids).subspan(n_context), options);
       options.speculation = Speculation::Lookup;

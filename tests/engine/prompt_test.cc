@@ -24,7 +24,8 @@ constexpr const char* kNeedsUser =
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}";
 // Folds the system text into the first user turn, without an added token after it.
 constexpr const char* kFolds =
-    "{{ '<|im_start|>user\\n' }}{{ messages[0].content }}{% if messages|length > 1 %}{{ '\\n\\n' + messages[1].content }}"
+    "{{ '<|im_start|>user\\n' }}{{ messages[0].content }}{% if messages|length > 1 %}{{ '\\n\\n' + "
+    "messages[1].content }}"
     "{% endif %}{{ '<|im_end|>' }}";
 // Says how many messages there are before it says anything else.
 constexpr const char* kCounts = "{{ messages|length }}{% for m in messages %}{{ m.content }}{% endfor %}";
@@ -33,7 +34,8 @@ Prompter make_prompter(const char* source, const FixedPart& fixed) {
   TemplateSources sources;
   sources.subject = "test template";
   sources.chat_template_jinja = source;
-  auto text = std::make_shared<const Text>(Tokenizer::from_directory(kTokenizer), ChatTemplate::from_sources(sources));
+  auto text =
+      std::make_shared<const Text>(Tokenizer::from_directory(kTokenizer), ChatTemplate::from_sources(sources));
   ChatTemplate chat_template = text->chat_template().with_override("");
   return Prompter(std::move(text), std::move(chat_template), fixed);
 }
@@ -56,8 +58,8 @@ bool is_prefix(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
   return a.size() <= b.size() && std::equal(a.begin(), a.end(), b.begin());
 }
 
-const std::vector<std::string> kRequests = {"",   " ",           "\n\nHi", "\u0301x", "<|im_end|>", "\t",
-                                            "'s", "12345 digits", "\u4E2D\u6587", std::string(100000, 'a')};
+const std::vector<std::string> kRequests = {"",   " ",  "\n\nHi",       "\u0301x",      "<|im_end|>",
+                                            "\t", "'s", "12345 digits", "\u4E2D\u6587", std::string(100000, 'a')};
 
 TEST(Boundary, MessageServesEveryRequestOfAPlainTemplate) {
   const Prompter prompter = make_prompter(kChatMl);
@@ -65,7 +67,8 @@ TEST(Boundary, MessageServesEveryRequestOfAPlainTemplate) {
   for (const auto& text : kRequests) {
     const Prompt request = prompter.make_request(text);
     EXPECT_TRUE(is_prefix(context.ids, request.ids));
-    EXPECT_EQ(count_cached_tokens(context.ids, request.ids, BoundaryMode::Message, prompter.tokenizer()), context.ids.size());
+    EXPECT_EQ(count_cached_tokens(context.ids, request.ids, BoundaryMode::Message, prompter.tokenizer()),
+              context.ids.size());
   }
 }
 
@@ -76,13 +79,14 @@ TEST(Boundary, TokensThatMergeAcrossTheJoinAreRefusedAndReusedInPart) {
   const Prompt context = prompter.make_context(BoundaryMode::Message);
   const Prompt request = prompter.make_request("r");
   ASSERT_FALSE(is_prefix(context.ids, request.ids)) << "this test needs tokens that merge";
-  const Error error = error_of(
-      [&] { count_cached_tokens(context.ids, request.ids, BoundaryMode::Message, prompter.tokenizer()); });
+  const Error error =
+      error_of([&] { count_cached_tokens(context.ids, request.ids, BoundaryMode::Message, prompter.tokenizer()); });
   EXPECT_EQ(error.code(), ErrorCode::Boundary);
   const size_t n = count_cached_tokens(context.ids, request.ids, BoundaryMode::Longest, prompter.tokenizer());
   EXPECT_GT(n, 0u);
   EXPECT_LT(n, context.ids.size());
-  EXPECT_TRUE(std::equal(context.ids.begin(), context.ids.begin() + static_cast<ptrdiff_t>(n), request.ids.begin()));
+  EXPECT_TRUE(
+      std::equal(context.ids.begin(), context.ids.begin() + static_cast<ptrdiff_t>(n), request.ids.begin()));
   EXPECT_NE(context.ids[n], request.ids[n]) << "longer would have been possible";
   const std::string message = error.what();
   EXPECT_NE(message.find("position " + std::to_string(n)), std::string::npos) << message;
@@ -96,7 +100,8 @@ TEST(Boundary, ProbeEndsAtAnAddedToken) {
     const Prompt context = prompter.make_context(BoundaryMode::Probe);
     ASSERT_GT(context.ids.size(), 5u);
     EXPECT_TRUE(is_safe_for_any_request(context.ids, prompter.tokenizer()));
-    for (const auto& text : kRequests) EXPECT_TRUE(is_prefix(context.ids, prompter.make_request(text).ids)) << text.substr(0, 20);
+    for (const auto& text : kRequests)
+      EXPECT_TRUE(is_prefix(context.ids, prompter.make_request(text).ids)) << text.substr(0, 20);
   }
 }
 
@@ -113,7 +118,9 @@ TEST(Boundary, ASystemTextFoldedIntoTheUserTurn) {
   const Prompter prompter = make_prompter(kFolds);
   const Prompt message = prompter.make_context(BoundaryMode::Message);
   const Prompt request = prompter.make_request("When?");
-  EXPECT_EQ(error_of([&] { count_cached_tokens(message.ids, request.ids, BoundaryMode::Message, prompter.tokenizer()); }).code(),
+  EXPECT_EQ(error_of([&] {
+              count_cached_tokens(message.ids, request.ids, BoundaryMode::Message, prompter.tokenizer());
+            }).code(),
             ErrorCode::Boundary);
   EXPECT_GT(count_cached_tokens(message.ids, request.ids, BoundaryMode::Longest, prompter.tokenizer()), 5u);
   const Prompt probe = prompter.make_context(BoundaryMode::Probe);
@@ -136,7 +143,9 @@ TEST(Boundary, AnEmptyContextIsRefused) {
   const Prompt context = prompter.make_context(BoundaryMode::Message);
   EXPECT_TRUE(context.ids.empty());
   const Prompt request = prompter.make_request("x");
-  EXPECT_EQ(error_of([&] { count_cached_tokens(context.ids, request.ids, BoundaryMode::Message, prompter.tokenizer()); }).code(),
+  EXPECT_EQ(error_of([&] {
+              count_cached_tokens(context.ids, request.ids, BoundaryMode::Message, prompter.tokenizer());
+            }).code(),
             ErrorCode::Boundary);
   EXPECT_EQ(error_of([&] { prompter.make_context(BoundaryMode::Probe); }).code(), ErrorCode::Boundary);
 }
@@ -146,9 +155,11 @@ TEST(Boundary, LongestLeavesSomethingToRun) {
   const std::vector<int32_t> context = {5, 6, 7, 8};
   const std::vector<int32_t> shorter = {5, 6, 7};
   EXPECT_EQ(count_cached_tokens(context, shorter, BoundaryMode::Longest, tokenizer), 2u);
-  EXPECT_EQ(count_cached_tokens(context, context, BoundaryMode::Longest, tokenizer), 4u) << "its logits are in the context";
+  EXPECT_EQ(count_cached_tokens(context, context, BoundaryMode::Longest, tokenizer), 4u)
+      << "its logits are in the context";
   EXPECT_EQ(count_cached_tokens(context, context, BoundaryMode::Message, tokenizer), 4u);
-  EXPECT_EQ(error_of([&] { count_cached_tokens(context, shorter, BoundaryMode::Message, tokenizer); }).code(), ErrorCode::Boundary);
+  EXPECT_EQ(error_of([&] { count_cached_tokens(context, shorter, BoundaryMode::Message, tokenizer); }).code(),
+            ErrorCode::Boundary);
 }
 
 TEST(Prompt, IllFormedTextIsRefusedWithItsPosition) {

@@ -76,14 +76,17 @@ TEST(TemplateLimits, NestingOfValues) {
       "%}{{ ns.x|list }}",
       "inside one another");
   expect_limit(
-      "{% set ns = namespace(x=1) %}{% for k in range(100000) %}{% for i in [ns.x] %}{% set ns.x = [loop] %}{% endfor %}"
+      "{% set ns = namespace(x=1) %}{% for k in range(100000) %}{% for i in [ns.x] %}{% set ns.x = [loop] %}{% "
+      "endfor %}"
       "{% endfor %}",
       "inside one another");
   // Each loop outlives its end and was last at an item that held the loop before it: a chain if loops held on.
-  EXPECT_EQ(render("{% set ns = namespace(x=0) %}{% set a = namespace(x=1) %}{% set b = namespace() %}"
-                   "{% for k in range(50000) %}{% for i in [a, b]|map(attribute='x') %}{% if loop.first %}{% set b.x = ns.x %}"
-                   "{% set ns.y = [loop] %}{% endif %}{% endfor %}{% set ns.x = ns.y %}{% endfor %}{{ ns.x[0].index }}"),
-            "2");
+  EXPECT_EQ(
+      render("{% set ns = namespace(x=0) %}{% set a = namespace(x=1) %}{% set b = namespace() %}"
+             "{% for k in range(50000) %}{% for i in [a, b]|map(attribute='x') %}{% if loop.first %}{% set b.x = "
+             "ns.x %}"
+             "{% set ns.y = [loop] %}{% endif %}{% endfor %}{% set ns.x = ns.y %}{% endfor %}{{ ns.x[0].index }}"),
+      "2");
   expect_limit("{% set ns = namespace() %}{% set ns.me = ns %}{{ ns }}", "depth");
   expect_limit(
       "{% set ns = namespace(x=namespace()) %}{% for i in range(9999) %}{% set ns.x = namespace(x=ns.x) %}{% "

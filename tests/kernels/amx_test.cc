@@ -38,8 +38,15 @@ TEST(AmxWeights, TilesTakeEveryTypeButF32) {
   const auto packed = [&](const KernelTable& set, Element type) {
     std::vector<char> bytes(set.packed_bytes(kRows, kInputs, type) + 64);
     char* aligned = bytes.data() + 64 - reinterpret_cast<uintptr_t>(bytes.data()) % 64;
-    set.pack({.x = x.data(), .x_stride = kInputs, .row_begin = 0, .row_end = kRows, .n_rows = kRows, .k = kInputs,
-              .weight_type = type, .rounding = Rounding::None, .packed = aligned});
+    set.pack({.x = x.data(),
+              .x_stride = kInputs,
+              .row_begin = 0,
+              .row_end = kRows,
+              .n_rows = kRows,
+              .k = kInputs,
+              .weight_type = type,
+              .rounding = Rounding::None,
+              .packed = aligned});
     return std::string(aligned, set.packed_bytes(kRows, kInputs, type));
   };
   EXPECT_EQ(packed(table, Element::F16), packed(table, Element::BF16));
@@ -134,16 +141,15 @@ class Amx : public testing::Test {
 };
 
 TEST_F(Amx, ProductsHaveTheBitsOfTheTwin) {
-  const Shape shapes[] = {{1, 1, 1},    {1, 33, 17},   {3, 64, 40},   {5, 100, 33}, {6, 31, 16},
+  const Shape shapes[] = {{1, 1, 1},    {1, 33, 17},   {3, 64, 40},   {5, 100, 33},  {6, 31, 16},
                           {16, 96, 32}, {17, 257, 50}, {37, 130, 70}, {115, 50, 35}, {131, 1030, 35}};
   for (Element type : {Element::F16, Element::BF16}) {
     for (Numbers numbers : {Numbers::Plain, Numbers::Tiny, Numbers::Finite, Numbers::Any}) {
       for (Rounding rounding : {Rounding::None, Rounding::ToBF16}) {
         for (Shape shape : shapes) {
-          SCOPED_TRACE(testing::Message()
-                       << numbers_name(numbers) << (type == Element::F16 ? " f16" : " bf16")
-                       << (rounding == Rounding::None ? "" : " rounded") << ", rows " << shape.n_rows << " k "
-                       << shape.k << " features " << shape.n_features);
+          SCOPED_TRACE(testing::Message() << numbers_name(numbers) << (type == Element::F16 ? " f16" : " bf16")
+                                          << (rounding == Rounding::None ? "" : " rounded") << ", rows "
+                                          << shape.n_rows << " k " << shape.k << " features " << shape.n_features);
           Random random(shape.k * 31 + shape.n_rows);
           EdgeArray<float> x(shape.n_rows * shape.k);
           EdgeArray<uint16_t> weight(shape.n_features * shape.k);

@@ -25,14 +25,15 @@ class Panels : public EachSet {
 
 TEST_P(Panels, WhatYHeldBeforeMeansNothing) {
   for (size_t k : {0, 100, 2048, 2049, 4099}) {
-    for_products({{1, k, 77}, {1, k, 5}, {3, k, 35}, {6, k, 7}, {29, k, 77}}, [&](Product& product, Product::Shape shape) {
-      const size_t n = shape.n_rows * shape.n_features;
-      EdgeArray<float> zeros(n), nans(n);
-      for (size_t i = 0; i < n; ++i) nans.set(i, std::nanf(""));
-      table().matmul(product.args(zeros.data()));
-      table().matmul(product.args(nans.data()));
-      EXPECT_TRUE(same_bits(nans, zeros, n));
-    });
+    for_products({{1, k, 77}, {1, k, 5}, {3, k, 35}, {6, k, 7}, {29, k, 77}},
+                 [&](Product& product, Product::Shape shape) {
+                   const size_t n = shape.n_rows * shape.n_features;
+                   EdgeArray<float> zeros(n), nans(n);
+                   for (size_t i = 0; i < n; ++i) nans.set(i, std::nanf(""));
+                   table().matmul(product.args(zeros.data()));
+                   table().matmul(product.args(nans.data()));
+                   EXPECT_TRUE(same_bits(nans, zeros, n));
+                 });
   }
 }
 
@@ -65,22 +66,24 @@ TEST_P(Panels, BitsDoNotDependOnRowsOrRanges) {
 
 TEST_P(Panels, RoundedActivationsAgreeWithTwin) {
   const bool is_on_tiles = std::string(table().name).starts_with("amx");
-  for_products({{1, 2049, 5}, {7, 2049, 6}, {1, 4097, 5}, {7, 4097, 6}}, [&](Product& product, Product::Shape shape) {
-    // The longest chain: a lane's share of a panel, rounded twice where not fused, the lanes, the panels, the bias. On
-    // tiles as in matmul_test.cc.
-    const double chain =
-        is_on_tiles ? 20 + static_cast<double>(shape.k) / 32 : 2.0 * 2048 / static_cast<double>(lanes()) + 10;
-    EdgeArray<float> y(shape.n_rows * shape.n_features);
-    table().matmul(product.args(y.data()));
-    for (size_t r = 0; r < shape.n_rows; ++r) {
-      for (size_t f = 0; f < shape.n_features; ++f) {
-        reference::Row x(shape.k), weight(shape.k);
-        for (size_t i = 0; i < shape.k; ++i) x[i] = product.x(r, i), weight[i] = product.weight(f, i);
-        const auto exact = reference::dot(x, weight, product.bias(f));
-        EXPECT_TRUE(close_to(y[r * shape.n_features + f], exact.value, chain * kEpsilon * exact.magnitude)) << r << " " << f;
-      }
-    }
-  });
+  for_products(
+      {{1, 2049, 5}, {7, 2049, 6}, {1, 4097, 5}, {7, 4097, 6}}, [&](Product& product, Product::Shape shape) {
+        // The longest chain: a lane's share of a panel, rounded twice where not fused, the lanes, the panels, the
+        // bias. On tiles as in matmul_test.cc.
+        const double chain =
+            is_on_tiles ? 20 + static_cast<double>(shape.k) / 32 : 2.0 * 2048 / static_cast<double>(lanes()) + 10;
+        EdgeArray<float> y(shape.n_rows * shape.n_features);
+        table().matmul(product.args(y.data()));
+        for (size_t r = 0; r < shape.n_rows; ++r) {
+          for (size_t f = 0; f < shape.n_features; ++f) {
+            reference::Row x(shape.k), weight(shape.k);
+            for (size_t i = 0; i < shape.k; ++i) x[i] = product.x(r, i), weight[i] = product.weight(f, i);
+            const auto exact = reference::dot(x, weight, product.bias(f));
+            EXPECT_TRUE(close_to(y[r * shape.n_features + f], exact.value, chain * kEpsilon * exact.magnitude))
+                << r << " " << f;
+          }
+        }
+      });
 }
 
 /// The last run first: none writes what another has.
@@ -93,8 +96,15 @@ TEST_P(Panels, PacksTheSameInRunsOfItsOwnSize) {
           EdgeArray<float> x(n_rows * k);
           Random(k).fill(x);
           EdgeArray<char> all(bytes), runs(bytes);
-          PackArgs args{.x = x.data(), .x_stride = k, .row_begin = 0, .row_end = n_rows, .n_rows = n_rows, .k = k,
-                        .weight_type = type, .rounding = rounding, .packed = all.data()};
+          PackArgs args{.x = x.data(),
+                        .x_stride = k,
+                        .row_begin = 0,
+                        .row_end = n_rows,
+                        .n_rows = n_rows,
+                        .k = k,
+                        .weight_type = type,
+                        .rounding = rounding,
+                        .packed = all.data()};
           table().pack(args);
           args.packed = runs.data();
           for (args.row_end = n_rows; args.row_end > 0; args.row_end = args.row_begin) {

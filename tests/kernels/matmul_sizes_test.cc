@@ -44,7 +44,8 @@ TEST_P(Sizes, PackedBytesGrowWithRows) {
   }
 }
 
-/// By and large: in panels that are multiples of 256 inputs a row has a line more, so 4100 inputs take less than 4096.
+/// By and large: in panels that are multiples of 256 inputs a row has a line more, so 4100 inputs take less than
+/// 4096.
 TEST_P(Sizes, PackedBytesGrowWithInputs) {
   for (Element type : kEveryType) {
     for (size_t n_rows : {1, 5, 6, 37}) {
@@ -66,8 +67,15 @@ TEST_P(Sizes, PackedBytesSuffice) {
         for (size_t k : kWidths) {
           EdgeArray<float> x(n_rows * k);
           EdgeArray<char> packed(table().packed_bytes(n_rows, k, type));
-          table().pack({.x = x.data(), .x_stride = k, .row_begin = 0, .row_end = n_rows, .n_rows = n_rows, .k = k,
-                        .weight_type = type, .rounding = rounding, .packed = packed.data()});
+          table().pack({.x = x.data(),
+                        .x_stride = k,
+                        .row_begin = 0,
+                        .row_end = n_rows,
+                        .n_rows = n_rows,
+                        .k = k,
+                        .weight_type = type,
+                        .rounding = rounding,
+                        .packed = packed.data()});
         }
       }
     }

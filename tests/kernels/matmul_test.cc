@@ -114,8 +114,8 @@ class Matmul : public EachSet {
   /// Each accumulator takes k / lanes + 1 products (two roundings where not fused), then the reduction and the
   /// bias.
   double tolerance(size_t k, double magnitude) const {
-    // On tiles two chains of 16 products, their sum, one addition for each 32 inputs, then those of the terms' sums (of
-    // float16 weights too) and the bias. The first of a chain does not round.
+    // On tiles two chains of 16 products, their sum, one addition for each 32 inputs, then those of the terms' sums
+    // (of float16 weights too) and the bias. The first of a chain does not round.
     if (is_on_tiles()) return (16 + 4 + static_cast<double>(k) / 32) * kEpsilon * magnitude + 1e-30;
     return (2.0 * static_cast<double>(k / lanes() + 1) + 6) * kEpsilon * magnitude + 1e-30;
   }
@@ -182,7 +182,8 @@ TEST_P(Matmul, RoundsActivationsToBf16) {
   }
 }
 
-/// Numbers that a split into shorter ones could lose: the largest and the smallest, and infinities, with every type.
+/// Numbers that a split into shorter ones could lose: the largest and the smallest, and infinities, with every
+/// type.
 TEST_P(Matmul, KeepsExtremeActivations) {
   for (Element type : kTypes) {
     for (float x : {3.4028235e38f, -3.4028235e38f, 1.1754944e-38f, bits_float(0x3f7fffffu), INFINITY, -INFINITY}) {
@@ -262,11 +263,13 @@ TEST_P(Matmul, BitsDoNotDependOnRowsOrRanges) {
   struct Shape {
     size_t k, n_rows, n_features;
   };
-  const Shape shapes[] = {{1, 29, 141}, {50, 115, 70}, {896, 37, 141}, {1030, 131, 35}, {2053, 15, 37}, {4864, 15, 37}};
+  const Shape shapes[] = {{1, 29, 141},    {50, 115, 70},  {896, 37, 141},
+                          {1030, 131, 35}, {2053, 15, 37}, {4864, 15, 37}};
   for (Element type : kTypes) {
     for (Rounding rounding : {Rounding::None, Rounding::ToBF16}) {
       for (auto [k, n_rows, n_features] : shapes) {
-        SCOPED_TRACE(testing::Message() << type_name(type) << " k " << k << (rounding == Rounding::None ? "" : " rounded"));
+        SCOPED_TRACE(testing::Message()
+                     << type_name(type) << " k " << k << (rounding == Rounding::None ? "" : " rounded"));
         Problem problem(table(), type, n_rows, k, n_features);
         problem.pack(rounding);
         EdgeArray<float> together(n_rows * n_features), alone(n_features), part(n_rows * n_features);
@@ -340,8 +343,15 @@ TEST_P(Matmul, PacksTheSameInRunsOfItsOwnSize) {
         EdgeArray<float> x(n_rows * k);
         Random(k).fill(x);
         EdgeArray<char> all(bytes), runs(bytes);
-        PackArgs args{.x = x.data(), .x_stride = k, .row_begin = 0, .row_end = n_rows, .n_rows = n_rows, .k = k,
-                      .weight_type = type, .rounding = Rounding::None, .packed = all.data()};
+        PackArgs args{.x = x.data(),
+                      .x_stride = k,
+                      .row_begin = 0,
+                      .row_end = n_rows,
+                      .n_rows = n_rows,
+                      .k = k,
+                      .weight_type = type,
+                      .rounding = Rounding::None,
+                      .packed = all.data()};
         table().pack(args);
         args.packed = runs.data();
         for (args.row_begin = 0; args.row_begin < n_rows; args.row_begin = args.row_end) {

@@ -25,8 +25,8 @@ class Order : public EachSet {
     return ((k + n_panels - 1) / n_panels + 31) / 32 * 32;
   }
 
-  /// Inputs [begin, end) of one row and feature. In bfloat16 weights two neighbours go to one lane, the even place first;
-  /// of pairs that are multiplied at once, the odd one. The tail's zeros add nothing.
+  /// Inputs [begin, end) of one row and feature. In bfloat16 weights two neighbours go to one lane, the even place
+  /// first; of pairs that are multiplied at once, the odd one. The tail's zeros add nothing.
   float panel_sum(const Product& product, size_t row, size_t feature, size_t begin, size_t end, Element type,
                   bool in_pairs) const {
     std::vector<float> lane(lanes());

@@ -44,7 +44,9 @@ class Product {
   }
 
   std::string name() const {
-    return std::string(type_ == Element::F32 ? "f32" : type_ == Element::F16 ? "f16" : "bf16") +
+    return std::string(type_ == Element::F32   ? "f32"
+                       : type_ == Element::F16 ? "f16"
+                                               : "bf16") +
            (rounding_ == Rounding::None ? "" : " rounded") + " k " + std::to_string(shape_.k) + " rows " +
            std::to_string(shape_.n_rows) + " features " + std::to_string(shape_.n_features);
   }

@@ -51,7 +51,8 @@ TEST(Select, OffersWhatTheMachineOffers) {
   std::vector<std::string> expected;
   if (amx && built("amx")) expected.push_back("amx");
   // As fast as other multiply-adds on AMD's processors alone.
-  if (avx512 && has_all(flags, {"avx512_bf16"}) && is_amd() && built("avx512_bf16")) expected.push_back("avx512_bf16");
+  if (avx512 && has_all(flags, {"avx512_bf16"}) && is_amd() && built("avx512_bf16"))
+    expected.push_back("avx512_bf16");
   if (avx512 && built("avx512")) expected.push_back("avx512");
   if (avx2 && built("avx2")) expected.push_back("avx2");
   expected.push_back("portable");

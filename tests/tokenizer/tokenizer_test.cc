@@ -77,11 +77,14 @@ TEST(Tokenizer, LiteralSpecialTokensStayText) {
 
 // As AutoTokenizer gives them.
 TEST(Tokenizer, ExtraSpecialTokensAreAddedAndSpecial) {
-  const Tokenizer tokenizer = load(byte_level_json(), {{"extra_special_tokens", {{"image_token", "<A>"}, {"end", "<|end|>"}}}});
+  const Tokenizer tokenizer =
+      load(byte_level_json(), {{"extra_special_tokens", {{"image_token", "<A>"}, {"end", "<|end|>"}}}});
   EXPECT_EQ(tokenizer.encode("h<A>o<|end|>"), (Ids{0, 16, 3, 15}));
   EXPECT_EQ(tokenizer.decode(Ids{0, 16, 3}, SpecialTokens::Skip), "ho");
   EXPECT_EQ(load(byte_level_json(), {{"extra_special_tokens", json::array()}}).encode("h"), (Ids{0}));
-  expect_error(ErrorCode::Corrupt, "extra_special_tokens", [] { load(byte_level_json(), {{"extra_special_tokens", {"<A>"}}}); });
+  expect_error(ErrorCode::Corrupt, "extra_special_tokens", [] {
+    load(byte_level_json(), {{"extra_special_tokens", {"<A>"}}});
+  });
 }
 
 TEST(Tokenizer, NamesTheByteThatIsNotUtf8) {
