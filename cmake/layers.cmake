@@ -1,10 +1,10 @@
-# Targets made from folder names: a layer is src/<name>/*.cc. Sources are found by glob, so a new file needs no
+# Targets made from folder names: a layer is every .cc file below src/<name>. Sources are found by glob, so a new file needs no
 # edit here; tests/layers checks that every test on disk is registered.
 
 # kvfork_layer(NAME [USES layers...] [LINK libraries...])
 function(kvfork_layer name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "USES;LINK")
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cc)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cc)
   if(NOT sources)
     # A folder without code yet still takes part in linking.
     add_library(kvfork_${name} INTERFACE)
