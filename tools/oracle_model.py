@@ -31,6 +31,7 @@ import transformers
 from safetensors.numpy import load_file
 
 import fetch_models
+import machine
 import oracle_checkpoints
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -46,10 +47,6 @@ PROMPTS = [
     "Is it 👩‍👩‍👧 friendly? 🎉", "a", "Tell me about fees, taxes,\tand customs.", "I'm sure they'd've said it's fine; isn't it?",
     "e\u0301 and \u00e9 are the same letter", "List three things. " * 12, "What is the order number for?", "Thanks, bye",
 ]
-# What /proc/cpuinfo must list for a machine to be one that runs a kernel set.
-AVX512 = {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
-KERNEL_SETS = {"portable": set(), "avx2": {"avx2", "fma", "f16c"}, "avx512": AVX512,
-               "avx512_bf16": AVX512 | {"avx512_bf16", "AuthenticAMD"}, "amx": AVX512 | {"amx_tile", "amx_bf16"}}
 
 
 @dataclasses.dataclass
@@ -94,12 +91,6 @@ class Kvfork:
     def score(self, case, ids, out, *more, **options):
         self.run("score", "--model", case.model, "--ids", ",".join(map(str, ids)), "--logits", out, "--json", *more, **options)
         return out
-
-
-def machine_kernel_sets():
-    flags = set()
-    flags = set(open("/proc/cpuinfo").read().split())
-    return [name for name, needed in KERNEL_SETS.items() if needed <= flags]
 
 
 def reference_logits(model, ids):
@@ -328,7 +319,7 @@ def main():
     transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(2)
     assert transformers.__version__ == "4.57.3", transformers.__version__
-    kernel_sets = args.isa or machine_kernel_sets()
+    kernel_sets = args.isa or machine.kernel_sets()
     print(f"     Transformers {transformers.__version__}, torch {torch.__version__}, kernel sets {' '.join(kernel_sets)}, seed {args.seed}")
     report = Report()
     check_comparator(report)

@@ -10,16 +10,10 @@ import unittest
 
 from tiny_checkpoint import write_checkpoint
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent.parent / "tools"))
+from machine import kernel_sets  # noqa: E402, F401
+
 TOOL = sys.argv.pop(1) if len(sys.argv) > 1 else ""
-# What /proc/cpuinfo must list for a machine to be one that runs a kernel set.
-AVX512 = {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
-NEEDED_FLAGS = {"portable": set(), "avx2": {"avx2", "fma", "f16c"}, "avx512": AVX512,
-                "avx512_bf16": AVX512 | {"avx512_bf16", "AuthenticAMD"}, "amx": AVX512 | {"amx_tile", "amx_bf16"}}
-
-
-def kernel_sets():
-    words = set(pathlib.Path("/proc/cpuinfo").read_text().split())
-    return [name for name, needed in NEEDED_FLAGS.items() if needed <= words]
 
 
 class CliTest(unittest.TestCase):
