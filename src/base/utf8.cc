@@ -1,4 +1,7 @@
+// UTF-8 by table 3-7 of the Unicode Standard.
 #include "base/utf8.h"
+
+#include <cstring>
 
 namespace kvfork::base {
 namespace {
@@ -73,6 +76,13 @@ void append_utf8(std::string& out, char32_t code_point) {
 size_t find_invalid_utf8(std::string_view text) noexcept {
   size_t position = 0;
   while (position < text.size()) {
+    // Most text is ASCII, which eight bytes at a time show by their high bits.
+    for (uint64_t eight = 0; position + sizeof(eight) <= text.size(); position += sizeof(eight)) {
+      std::memcpy(&eight, text.data() + position, sizeof(eight));
+      if ((eight & 0x8080808080808080) != 0) break;
+    }
+    while (position < text.size() && static_cast<uint8_t>(text[position]) < 0x80) ++position;
+    if (position == text.size()) break;
     const CodePoint next = decode_utf8(text, position);
     if (!next.valid) return position;
     position += next.n_bytes;
