@@ -24,8 +24,14 @@ std::string_view Json::text() const noexcept {
 }
 
 Json::Items Json::items() const {
-  if (!is_list()) expected("a list");
+  if (!is_list()) expected("a list (a JSON array)");
   return Items(*this);
+}
+
+std::vector<Json> Json::list() const {
+  std::vector<Json> list;
+  for (const Json item : items()) list.push_back(item);
+  return list;
 }
 
 Json::Members Json::members() const {

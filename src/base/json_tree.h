@@ -105,6 +105,8 @@ class Json {
   class Members;
   Items items() const;
   Members members() const;
+  /// The items, to be taken by index.
+  std::vector<Json> list() const;
   /// Items or members, counted one by one.
   size_t size() const noexcept;
 

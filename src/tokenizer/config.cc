@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "tokenizer/json.h"
 #include "tokenizer/model.h"
 
 namespace kvfork::tokenizer {
@@ -60,20 +59,9 @@ struct SpecialToken {
   std::optional<AddedToken> flags;
 };
 
-AddedToken read_token(const Json& json, bool force_special) {
-  AddedToken token;
-  token.content = json.get("content").as_string();
-  token.single_word = json.bool_or("single_word", false);
-  token.lstrip = json.bool_or("lstrip", false);
-  token.rstrip = json.bool_or("rstrip", false);
-  token.special = force_special || json.bool_or("special", false);
-  token.normalized = json.bool_or("normalized", !token.special);
-  return token;
-}
-
 SpecialToken read_special(const Json& json) {
   if (json.is_string()) return {std::string(json.as_string()), std::nullopt};
-  AddedToken token = read_token(json, true);
+  AddedToken token = read_added_token(json, true);
   return {token.content, token};
 }
 
@@ -92,14 +80,9 @@ std::optional<bool> optional_bool(const Json& json, std::string_view key) {
   return value ? std::optional(value->as_bool()) : std::nullopt;
 }
 
-bool has_key(const Json& json, std::string_view key) {
-  simdjson::dom::element ignored;
-  return json.element().at_key(key).get(ignored) == simdjson::SUCCESS;
-}
-
 void read_special_tokens(const Json& json, Config& config) {
   for (const std::string_view name : kSpecialNames) {
-    if (!has_key(json, name)) continue;
+    if (!json.has(name)) continue;
     config.special.erase(std::string(name));  // null means none, against the class's default
     if (const auto value = json.find(name)) config.special[std::string(name)] = read_special(*value);
   }
@@ -109,45 +92,33 @@ void read_special_tokens(const Json& json, Config& config) {
                                    [&](const SpecialToken& t) { return t.content == token.content; });
     if (!known) config.additional.push_back(std::move(token));
   };
-  if (const auto list = json.find("additional_special_tokens"); list && list->is_array()) {
-    for (const Json& value : list->as_array()) add(value);
+  if (const auto list = json.find("additional_special_tokens"); list && list->is_list()) {
+    for (const Json value : list->items()) add(value);
   }
   // Named ones beyond the usual names, which come last. Some versions of Transformers write an empty list.
   if (const auto extra = json.find("extra_special_tokens");
-      extra && !(extra->is_array() && extra->as_array().empty())) {
-    simdjson::dom::object object;
-    if (extra->element().get_object().get(object) != simdjson::SUCCESS)
-      extra->expected("an object of names and tokens");
-    for (const auto& [name, value] : object) add(Json(value, extra->where() + "." + std::string(name)));
+      extra && !(extra->is_list() && extra->size() == 0)) {
+    for (const auto& [name, value] : extra->members()) add(value);
   }
 }
 
 void read_added_tokens_decoder(const Json& json, Config& config) {
-  simdjson::dom::object object;
-  if (json.element().get_object().get(object) != simdjson::SUCCESS) json.expected("an object of ids and tokens");
   config.has_added_tokens_decoder = true;
-  for (const auto& [key, value] : object) {
+  for (const auto& [key, value] : json.members()) {
     int64_t id = 0;
     const bool is_number = !key.empty() && key.size() <= 10 &&
                            std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
     if (is_number) id = std::stoll(std::string(key));
     if (!is_number)
       base::fail(ErrorCode::Corrupt, "{}: expected token ids as keys, found \"{}\"", json.where(), key);
-    config.added[id] = read_token(Json(value, json.where() + "." + std::string(key)), false);
+    config.added[id] = read_added_token(value, false);
   }
 }
 
 void read_added_tokens_json(const TokenizerFiles& files, Config& config) {
-  simdjson::dom::parser parser;
-  const Json json = parse_json(parser, *files.added_tokens_json, files.subject + ": added_tokens.json");
-  simdjson::dom::object object;
-  if (json.element().get_object().get(object) != simdjson::SUCCESS) json.expected("an object of tokens and ids");
-  for (const auto& [key, value] : object) {
+  const auto tree = base::JsonTree::parse(*files.added_tokens_json, files.subject + ": added_tokens.json");
+  for (const auto& [key, value] : tree.root().members()) {
     const std::string_view content = key;  // a name that lambdas may capture
-    int64_t id = 0;
-    if (value.get_int64().get(id) != simdjson::SUCCESS) {
-      base::fail(ErrorCode::Corrupt, "{}: expected an integer id for \"{}\"", json.where(), content);
-    }
     AddedToken token;
     token.content = content;
     token.special = std::any_of(config.special.begin(), config.special.end(),
@@ -155,7 +126,7 @@ void read_added_tokens_json(const TokenizerFiles& files, Config& config) {
                     std::any_of(config.additional.begin(), config.additional.end(),
                                 [&](const SpecialToken& t) { return t.content == content; });
     token.normalized = !token.special;
-    config.added[id] = token;
+    config.added[value.as_int()] = token;
   }
 }
 
@@ -163,9 +134,9 @@ void read_added_tokens_json(const TokenizerFiles& files, Config& config) {
 // then tokenizer.json's own added tokens count as if they were listed.
 void read_legacy_files(const TokenizerFiles& files, const Model& model, Config& config) {
   if (files.special_tokens_map_json) {
-    simdjson::dom::parser parser;
-    read_special_tokens(
-        parse_json(parser, *files.special_tokens_map_json, files.subject + ": special_tokens_map.json"), config);
+    const auto tree =
+        base::JsonTree::parse(*files.special_tokens_map_json, files.subject + ": special_tokens_map.json");
+    read_special_tokens(tree.root(), config);
   }
   if (files.added_tokens_json) read_added_tokens_json(files, config);
   for (const auto& [id, token] : model.added.tokens()) config.added[id] = token;
@@ -173,10 +144,11 @@ void read_legacy_files(const TokenizerFiles& files, const Model& model, Config& 
 
 Config read_config(const TokenizerFiles& files, Model& model) {
   Config config;
-  simdjson::dom::parser parser;
+  std::optional<base::JsonTree> tree;
   std::optional<Json> json;
   if (files.tokenizer_config_json) {
-    json = parse_json(parser, *files.tokenizer_config_json, files.subject + ": tokenizer_config.json");
+    tree = base::JsonTree::parse(*files.tokenizer_config_json, files.subject + ": tokenizer_config.json");
+    json = tree->root();
     config.class_name = json->string_or("tokenizer_class", "");
     if (config.class_name.ends_with("Fast")) config.class_name.resize(config.class_name.size() - 4);
   }
@@ -193,7 +165,7 @@ Config read_config(const TokenizerFiles& files, Model& model) {
   config.add_bos_token = optional_bool(*json, "add_bos_token");
   config.add_eos_token = optional_bool(*json, "add_eos_token");
   config.add_prefix_space = optional_bool(*json, "add_prefix_space");
-  config.keeps_prefix_space = has_key(*json, "add_prefix_space") && !config.add_prefix_space;
+  config.keeps_prefix_space = json->has("add_prefix_space") && !config.add_prefix_space;
   config.legacy = optional_bool(*json, "legacy");
   model.clean_up_tokenization_spaces = json->bool_or("clean_up_tokenization_spaces", false);
   model.split_special_tokens = json->bool_or("split_special_tokens", false);
@@ -266,8 +238,7 @@ void rebuild_template(Model& model, const Config& config, const ClassDefaults& d
 /// Parts that Transformers builds in code, from their JSON.
 template <typename Make>
 auto from_json(const std::string& text, const Make& make) {
-  simdjson::dom::parser parser;
-  return make(parse_json(parser, text, "tokenizer_config.json"));
+  return make(base::JsonTree::parse(text, "tokenizer_config.json").root());
 }
 
 // An explicit add_prefix_space makes LlamaTokenizer rebuild its parts from SentencePiece (LlamaConverter).

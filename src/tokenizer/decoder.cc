@@ -391,7 +391,7 @@ void add(const Json& json, Parts& parts, size_t depth) {
   } else if (type == "BPEDecoder") {
     parts.push_back(std::make_shared<SuffixPart>(json.get("suffix").as_string()));
   } else if (type == "Sequence") {
-    for (const Json& part : json.get("decoders").as_array()) add(part, parts, depth + 1);
+    for (const Json part : json.get("decoders").items()) add(part, parts, depth + 1);
   } else {
     base::fail(ErrorCode::Unsupported, "{}: the decoder \"{}\" is not supported", json.where(), type);
   }

@@ -11,9 +11,11 @@
 #include <string_view>
 #include <vector>
 
-#include "tokenizer/json.h"
+#include "base/json_tree.h"
 
 namespace kvfork::tokenizer {
+
+using base::Json;
 
 /// One stage at work. `emit` receives tokens in order.
 class DecodeStep {

@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "tokenizer/bpe.h"
-#include "tokenizer/json.h"
 #include "tokenizer/model.h"
 #include "tokenizer/unicode.h"
 
@@ -88,8 +87,7 @@ Vocabulary make_vocabulary(const GgufVocabulary& source) {
 
 template <typename Make>
 auto from_json(std::string_view text, const std::string& subject, const Make& make) {
-  simdjson::dom::parser parser;
-  return make(parse_json(parser, std::string(text), subject));
+  return make(base::JsonTree::parse(std::string(text), subject).root());
 }
 
 void load_gpt2(const GgufVocabulary& source, Model& model) {

@@ -5,26 +5,15 @@
 
 #include "base/error.h"
 #include "tokenizer/bpe.h"
-#include "tokenizer/json.h"
 #include "tokenizer/model.h"
 #include "tokenizer/unigram.h"
 
 namespace kvfork::tokenizer {
 namespace {
 
-int64_t id_of(const simdjson::dom::element& value, std::string_view token, const std::string& where) {
-  int64_t id = -1;
-  if (value.get_int64().get(id) == simdjson::SUCCESS) return id;
-  if (value.is_uint64()) return INT64_MAX;
-  base::fail(ErrorCode::Corrupt, "{}: expected an integer id for \"{}\", found something else", where, token);
-}
-
 Vocabulary read_vocabulary(const Json& json) {
-  simdjson::dom::object object;
-  if (json.element().get_object().get(object) != simdjson::SUCCESS) json.expected("an object of tokens and ids");
   std::vector<std::pair<std::string_view, int64_t>> entries;
-  entries.reserve(object.size());
-  for (const auto& [token, id] : object) entries.emplace_back(token, id_of(id, token, json.where()));
+  for (const auto& [token, id] : json.members()) entries.emplace_back(token, id.as_int());
   Vocabulary vocabulary;
   vocabulary.build(entries, json.where());
   return vocabulary;
@@ -40,27 +29,28 @@ std::pair<std::string_view, std::string_view> split_merge(std::string_view line,
   return {line.substr(0, space), line.substr(space + 1)};
 }
 
+// The string and the value of a list of two.
+std::optional<std::pair<std::string_view, Json>> read_pair(const Json& json) {
+  if (!json.is_list() || json.size() != 2) return std::nullopt;
+  auto item = json.items().begin();
+  const Json first = *item;
+  if (!first.is_string()) return std::nullopt;
+  return std::pair(first.as_string(), *++item);
+}
+
 Bpe::Merges read_merges(const Json& json) {
-  simdjson::dom::array array;
-  if (json.element().get_array().get(array) != simdjson::SUCCESS) json.expected("an array of merges");
   Bpe::Merges merges;
-  merges.reserve(array.size());
-  for (const simdjson::dom::element merge : array) {
-    std::string_view line;
-    if (merge.get_string().get(line) == simdjson::SUCCESS) {
+  const std::string where = json.where();
+  for (const Json merge : json.items()) {
+    if (merge.is_string()) {
+      const std::string_view line = merge.as_string();
       // The package skips version lines, without giving them a rank.
-      if (!line.starts_with("#version")) merges.push_back(split_merge(line, json.where(), merges.size()));
-      continue;
+      if (!line.starts_with("#version")) merges.push_back(split_merge(line, where, merges.size()));
+    } else if (const auto pair = read_pair(merge); pair && pair->second.is_string()) {
+      merges.emplace_back(pair->first, pair->second.as_string());
+    } else {
+      merge.expected(fmt::format("a string or a pair of strings as merge {}", merges.size()));
     }
-    simdjson::dom::array pair;
-    std::string_view left, right;
-    if (merge.get_array().get(pair) != simdjson::SUCCESS || pair.size() != 2 ||
-        pair.at(0).get_string().get(left) != simdjson::SUCCESS ||
-        pair.at(1).get_string().get(right) != simdjson::SUCCESS) {
-      base::fail(ErrorCode::Corrupt, "{}: expected a string or a pair of strings, found something else as merge {}",
-                 json.where(), merges.size());
-    }
-    merges.emplace_back(left, right);
   }
   return merges;
 }
@@ -85,19 +75,10 @@ std::unique_ptr<TokenModel> make_bpe(const Json& json) {
 std::unique_ptr<TokenModel> make_unigram(const Json& json) {
   std::vector<std::pair<std::string_view, double>> tokens;
   const Json vocab = json.get("vocab");
-  simdjson::dom::array array;
-  if (vocab.element().get_array().get(array) != simdjson::SUCCESS) vocab.expected("an array of tokens and scores");
-  for (const simdjson::dom::element entry : array) {
-    simdjson::dom::array pair;
-    std::string_view token;
-    double score = 0;
-    if (entry.get_array().get(pair) != simdjson::SUCCESS || pair.size() != 2 ||
-        pair.at(0).get_string().get(token) != simdjson::SUCCESS ||
-        pair.at(1).get_double().get(score) != simdjson::SUCCESS) {
-      base::fail(ErrorCode::Corrupt, "{}: expected pairs of token and score, found something else at {}",
-                 vocab.where(), tokens.size());
-    }
-    tokens.emplace_back(token, score);
+  for (const Json entry : vocab.items()) {
+    const auto pair = read_pair(entry);
+    if (!pair || !pair->second.is_number()) entry.expected("a pair of token and score");
+    tokens.emplace_back(pair->first, pair->second.as_double());
   }
   std::optional<int64_t> unk_id;
   if (const auto unk = json.find("unk_id")) unk_id = unk->as_int();
@@ -109,7 +90,7 @@ std::unique_ptr<TokenModel> make_model(const Json& json) {
   if (type.empty()) {  // files older than the field
     const auto vocab = json.find("vocab");
     type = json.find("merges")                     ? "BPE"
-           : vocab && vocab->is_array()            ? "Unigram"
+           : vocab && vocab->is_list()             ? "Unigram"
            : json.find("max_input_chars_per_word") ? "WordPiece"
                                                    : "WordLevel";
   }
@@ -123,23 +104,22 @@ std::unique_ptr<TokenModel> make_model(const Json& json) {
              json.where(), type);
 }
 
-AddedToken read_added_token(const Json& json) {
+}  // namespace
+
+AddedToken read_added_token(const Json& json, bool is_special) {
   AddedToken token;
   token.content = json.get("content").as_string();
   token.single_word = json.bool_or("single_word", false);
   token.lstrip = json.bool_or("lstrip", false);
   token.rstrip = json.bool_or("rstrip", false);
-  token.special = json.bool_or("special", false);
+  token.special = is_special || json.bool_or("special", false);
   token.normalized = json.bool_or("normalized", !token.special);
   return token;
 }
 
-}  // namespace
-
 std::unique_ptr<Model> load_tokenizer_json(const TokenizerFiles& files) {
-  simdjson::dom::parser parser;
-  const std::string subject = files.subject + ": tokenizer.json";
-  const Json json = parse_json(parser, *files.tokenizer_json, subject);
+  const auto tree = base::JsonTree::parse(*files.tokenizer_json, files.subject + ": tokenizer.json");
+  const Json json = tree.root();
   auto model = std::make_unique<Model>();
   model->subject = files.subject;
   model->model = make_model(json.get("model"));
@@ -149,7 +129,7 @@ std::unique_ptr<Model> load_tokenizer_json(const TokenizerFiles& files) {
   if (const auto part = json.find("decoder")) model->decoder = Decoder(*part);
   if (const auto part = json.find("added_tokens")) {
     std::vector<AddedToken> tokens;
-    for (const Json& token : part->as_array()) tokens.push_back(read_added_token(token));
+    for (const Json token : part->items()) tokens.push_back(read_added_token(token, false));
     model->added.add(tokens, *model->model);
   }
   return model;
@@ -174,9 +154,8 @@ const OldLayout& get_old_layout(const TokenizerFiles& files) {
   };
   std::string name = "GPT2Tokenizer";
   if (files.tokenizer_config_json) {
-    simdjson::dom::parser parser;
-    const Json config = parse_json(parser, *files.tokenizer_config_json, files.subject + ": tokenizer_config.json");
-    name = config.string_or("tokenizer_class", name);
+    const auto config = base::JsonTree::parse(*files.tokenizer_config_json, files.subject + ": tokenizer_config.json");
+    name = config.root().string_or("tokenizer_class", name);
     if (name.ends_with("Fast")) name.resize(name.size() - 4);
   }
   for (const OldLayout& layout : layouts) {
@@ -192,8 +171,7 @@ const OldLayout& get_old_layout(const TokenizerFiles& files) {
 
 std::unique_ptr<Model> load_vocab_and_merges(const TokenizerFiles& files) {
   const OldLayout& layout = get_old_layout(files);
-  simdjson::dom::parser parser;
-  const Json vocab = parse_json(parser, *files.vocab_json, files.subject + ": vocab.json");
+  const auto vocab = base::JsonTree::parse(*files.vocab_json, files.subject + ": vocab.json");
   const std::string where = files.subject + ": merges.txt";
   Bpe::Merges merges;
   const std::string_view lines = *files.merges_txt;
@@ -206,12 +184,11 @@ std::unique_ptr<Model> load_vocab_and_merges(const TokenizerFiles& files) {
   }
   auto model = std::make_unique<Model>();
   model->subject = files.subject;
-  model->model = std::make_unique<Bpe>(read_vocabulary(vocab), merges, BpeOptions(), vocab.where());
-  simdjson::dom::parser parts;
+  model->model = std::make_unique<Bpe>(read_vocabulary(vocab.root()), merges, BpeOptions(), vocab.root().where());
   if (!layout.normalizer.empty())
-    model->normalizer = make_normalizer(parse_json(parts, std::string(layout.normalizer), files.subject));
-  model->pre_tokenizer = make_pre_tokenizer(parse_json(parts, std::string(layout.pre_tokenizer), files.subject));
-  model->decoder = Decoder(parse_json(parts, std::string(kByteLevel), files.subject));
+    model->normalizer = make_normalizer(base::JsonTree::parse(std::string(layout.normalizer), files.subject).root());
+  model->pre_tokenizer = make_pre_tokenizer(base::JsonTree::parse(std::string(layout.pre_tokenizer), files.subject).root());
+  model->decoder = Decoder(base::JsonTree::parse(std::string(kByteLevel), files.subject).root());
   return model;
 }
 

@@ -32,6 +32,9 @@ struct Model {
   std::vector<std::string> additional_special_tokens;
 };
 
+/// An added token as files describe it; `is_special` whatever they say.
+AddedToken read_added_token(const base::Json& json, bool is_special);
+
 /// Builds the parts of a tokenizer.json. Throws as Tokenizer::from_files.
 std::unique_ptr<Model> load_tokenizer_json(const TokenizerFiles& files);
 /// Builds a byte-level BPE from vocab.json and merges.txt.

@@ -189,7 +189,7 @@ std::unique_ptr<const Normalizer> make_replace(const Json& json) {
 
 std::unique_ptr<const Normalizer> make_sequence(const Json& json, size_t depth) {
   std::vector<std::unique_ptr<const Normalizer>> steps;
-  for (const Json& step : json.get("normalizers").as_array()) steps.push_back(make(step, depth + 1));
+  for (const Json step : json.get("normalizers").items()) steps.push_back(make(step, depth + 1));
   return std::make_unique<Sequence>(std::move(steps));
 }
 

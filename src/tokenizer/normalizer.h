@@ -7,9 +7,11 @@
 #include <string>
 #include <string_view>
 
-#include "tokenizer/json.h"
+#include "base/json_tree.h"
 
 namespace kvfork::tokenizer {
+
+using base::Json;
 
 class Normalizer {
  public:

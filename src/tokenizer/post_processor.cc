@@ -66,7 +66,7 @@ class Sequence : public PostProcessor {
 
 std::unique_ptr<const PostProcessor> make_template(const Json& json) {
   std::vector<Template::Item> items;
-  for (const Json& part : json.get("single").as_array()) {
+  for (const Json part : json.get("single").items()) {
     if (const auto sequence = part.find("Sequence")) {
       const Json which = sequence->get("id");
       if (which.as_string() != "A") which.expected("the sequence A in a template for one text");
@@ -75,7 +75,7 @@ std::unique_ptr<const PostProcessor> make_template(const Json& json) {
     }
     const Json name = part.get("SpecialToken").get("id");
     const Json token = json.get("special_tokens").get(name.as_string());
-    const std::vector<Json> ids = token.get("ids").as_array(), tokens = token.get("tokens").as_array();
+    const std::vector<Json> ids = token.get("ids").list(), tokens = token.get("tokens").list();
     if (ids.size() != tokens.size()) token.expected("as many ids as tokens");
     for (size_t i = 0; i < ids.size(); ++i)
       items.push_back({false, id_of(ids[i]), std::string(tokens[i].as_string())});
@@ -84,7 +84,7 @@ std::unique_ptr<const PostProcessor> make_template(const Json& json) {
 }
 
 std::pair<std::string, int32_t> token_pair(const Json& json) {
-  const std::vector<Json> parts = json.as_array();
+  const std::vector<Json> parts = json.list();
   if (parts.size() != 2) json.expected("a pair of token and id");
   return {std::string(parts[0].as_string()), id_of(parts[1])};
 }
@@ -99,7 +99,7 @@ std::unique_ptr<const PostProcessor> make(const Json& json, size_t depth) {
   }
   if (type == "Sequence") {
     std::vector<std::unique_ptr<const PostProcessor>> steps;
-    for (const Json& step : json.get("processors").as_array()) steps.push_back(make(step, depth + 1));
+    for (const Json step : json.get("processors").items()) steps.push_back(make(step, depth + 1));
     return std::make_unique<Sequence>(std::move(steps));
   }
   base::fail(ErrorCode::Unsupported, "{}: the post-processor \"{}\" is not supported", json.where(), type);

@@ -8,9 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "tokenizer/json.h"
+#include "base/json_tree.h"
 
 namespace kvfork::tokenizer {
+
+using base::Json;
 
 class PostProcessor {
  public:

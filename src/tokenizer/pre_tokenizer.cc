@@ -285,7 +285,7 @@ std::unique_ptr<PreTokenizer> make_metaspace(const Json& json) {
 
 std::unique_ptr<PreTokenizer> make_sequence(const Json& json, size_t depth) {
   std::vector<std::unique_ptr<PreTokenizer>> steps;
-  for (const Json& step : json.get("pretokenizers").as_array()) steps.push_back(make(step, depth + 1));
+  for (const Json step : json.get("pretokenizers").items()) steps.push_back(make(step, depth + 1));
   return std::make_unique<Sequence>(std::move(steps));
 }
 

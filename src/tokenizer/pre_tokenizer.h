@@ -8,10 +8,12 @@
 #include <string_view>
 #include <vector>
 
-#include "tokenizer/json.h"
+#include "base/json_tree.h"
 #include "tokenizer/regex.h"
 
 namespace kvfork::tokenizer {
+
+using base::Json;
 
 /// A text and its cut. Spans are in order, not empty and do not overlap; what no span covers was removed.
 struct Pieces {

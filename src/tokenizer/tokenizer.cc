@@ -1,6 +1,5 @@
 #include "kvfork/tokenizer.h"
 
-#include <simdjson.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -165,7 +164,7 @@ std::vector<int32_t> find_control_tokens(const Model& model, std::string_view te
 }
 
 void run_encode(const Model& model, std::string_view text, const EncodeOptions& options, TokenSink& sink) {
-  if (!simdjson::validate_utf8(text.data(), text.size())) {
+  if (base::find_invalid_utf8(text) != text.size()) {
     const size_t at = base::find_invalid_utf8(text);
     base::fail(ErrorCode::InvalidArgument, "text to encode: expected UTF-8, found the byte 0x{:02X} at position {}",
                static_cast<unsigned char>(text[at]), at);
@@ -193,7 +192,7 @@ std::string decode_bytes(const Model& model, std::span<const int32_t> ids, Speci
     if (special_tokens == SpecialTokens::Skip && model.added.is_special(*piece)) continue;
     tokenizer::append_token_bytes(out, *piece);
   }
-  return simdjson::validate_utf8(out) ? out : base::to_valid_utf8(out);
+  return base::find_invalid_utf8(out) == out.size() ? out : base::to_valid_utf8(out);
 }
 
 }  // namespace
@@ -302,7 +301,7 @@ ControlTokenScan Tokenizer::scan_control_tokens(std::string_view text) const {
   ControlTokenScan scan;
   if (model_->split_special_tokens) return scan;
   std::string valid;
-  if (!simdjson::validate_utf8(text.data(), text.size())) {
+  if (base::find_invalid_utf8(text) != text.size()) {
     valid = text;
     for (size_t at = 0; (at += base::find_invalid_utf8(text.substr(at))) < text.size(); ++at) valid[at] = ' ';
     text = valid;

@@ -147,7 +147,7 @@ TEST(JsonTree, WrongKindsNameFieldAndValue) {
   for (const Json each : root.get("a").get("b").items()) item = each;
   EXPECT_EQ(message_of([&] { item.get("c").as_int(); }),
             "x.json.a.b[1].c: expected an integer, found the string \"text\"");
-  EXPECT_EQ(message_of([&] { item.items(); }), "x.json.a.b[1]: expected a list, found an object");
+  EXPECT_EQ(message_of([&] { item.items(); }), "x.json.a.b[1]: expected a list (a JSON array), found an object");
   EXPECT_EQ(message_of([&] { root.get("n"); }), "x.json: expected a field \"n\", found none");
   EXPECT_EQ(message_of([&] { root.get("a").get("b").find("x"); }), "x.json.a.b: expected an object, found a list");
 }
