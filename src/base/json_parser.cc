@@ -275,26 +275,24 @@ bool parse_nodes(JsonNodes& tree, const JsonRules& rules, JsonProblem& problem) 
 }  // namespace
 
 JsonTree JsonTree::parse(std::string text, std::string_view subject, const JsonRules& rules) {
-  auto tree = std::make_unique<JsonNodes>();
-  tree->text = std::move(text);
-  tree->subject = subject;
+  auto nodes = std::make_unique<JsonNodes>(JsonNodes{.text = std::move(text), .subject = std::string(subject)});
   JsonProblem problem;
-  if (parse_nodes(*tree, rules, problem)) return JsonTree(std::move(tree));
-  if (const char* foreign = foreign_text(tree->text))
+  if (parse_nodes(*nodes, rules, problem)) return JsonTree(std::move(nodes));
+  if (const char* foreign = foreign_text(nodes->text))
     fail(ErrorCode::Corrupt, "{}: expected JSON, found {}", subject, foreign);
-  const std::string place = describe_json_position(tree->text, problem.position);
+  const std::string place = describe_json_position(nodes->text, problem.position);
   if (problem.is_too_deep)
     fail(ErrorCode::Corrupt, "{}: expected JSON of at most {} values inside one another, found more at {}", subject,
          rules.max_depth, place);
   fail(ErrorCode::Corrupt, "{}: expected JSON with {} at {}, found {}", subject, problem.expected, place,
-       problem.position < tree->text.size() ? "something else" : "the end of the text");
+       problem.position < nodes->text.size() ? "something else" : "the end of the text");
 }
 
-std::optional<JsonTree> JsonTree::try_parse(std::string text, const JsonRules& rules, JsonProblem* problem) {
-  auto tree = std::make_unique<JsonNodes>();
-  tree->text = std::move(text);
+std::optional<JsonTree> JsonTree::try_parse(std::string text, std::string_view subject, const JsonRules& rules,
+                                            JsonProblem* problem) {
+  auto nodes = std::make_unique<JsonNodes>(JsonNodes{.text = std::move(text), .subject = std::string(subject)});
   JsonProblem found;
-  if (parse_nodes(*tree, rules, found)) return JsonTree(std::move(tree));
+  if (parse_nodes(*nodes, rules, found)) return JsonTree(std::move(nodes));
   if (problem != nullptr) *problem = std::move(found);
   return std::nullopt;
 }

@@ -137,8 +137,8 @@ class JsonTree {
   /// (no comments, nothing after the value) but for what `rules` allow.
   static JsonTree parse(std::string text, std::string_view subject, const JsonRules& rules = {});
   /// The same without an error: nothing where the text is not JSON; `problem`, where given, says why.
-  static std::optional<JsonTree> try_parse(std::string text, const JsonRules& rules = {},
-                                           JsonProblem* problem = nullptr);
+  static std::optional<JsonTree> try_parse(std::string text, std::string_view subject = {},
+                                           const JsonRules& rules = {}, JsonProblem* problem = nullptr);
 
   Json root() const noexcept { return {tree_.get(), 0}; }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/number.h"
 #include "jinja/formatting.h"
 #include "jinja/numbers.h"
 #include "jinja/operators.h"
@@ -166,7 +167,7 @@ std::string format_float(Runtime& rt, const Spec& spec, double value, const Valu
   switch (spec.type) {
     case 0:
       if (spec.precision < 0) {
-        text = float_repr(magnitude);
+        text = base::print_double(magnitude);
       } else {
         text = format_real(rt, magnitude, 'g', spec.precision == 0 ? 1 : spec.precision, spec.alternate);
         size_t e = text.find('e');

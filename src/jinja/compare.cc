@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/number.h"
 #include "jinja/printing.h"
 #include "jinja/runtime.h"
 
@@ -35,7 +36,7 @@ std::partial_ordering compare_big(const BigInt& a, const Value& b) {
   if (b.is(Kind::BigInt)) return compare_digits(a.digits, b.as<BigInt>().digits);
   double value = b.is(Kind::Float) ? b.as_real() : 0;
   if (std::isnan(value)) return std::partial_ordering::unordered;
-  double own = std::strtod(a.digits.c_str(), nullptr);
+  double own = *base::parse_double(a.digits);
   return b.is(Kind::Float) ? own <=> value : own <=> static_cast<double>(b.as_int());
 }
 

@@ -1,6 +1,7 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "base/number.h"
 #include "jinja/functions.h"
 #include "jinja/parser_impl.h"
 
@@ -255,7 +256,7 @@ ExprPtr Parser::parse_number() {
   const Token& token = next();
   ExprPtr node = make(ExprKind::Const, token.offset);
   if (token.type == Tok::Float) {
-    node->constant = Value::real(std::strtod(token.text.c_str(), nullptr));
+    node->constant = Value::real(*base::parse_double(token.text));
     return node;
   }
   std::string_view digits = token.text;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/number.h"
 #include "jinja/compare.h"
 #include "jinja/json.h"
 #include "jinja/printing.h"
@@ -65,7 +66,7 @@ class Writer {
   static std::string real_text(double value) {
     if (std::isnan(value)) return "NaN";
     if (std::isinf(value)) return value < 0 ? "-Infinity" : "Infinity";
-    return float_repr(value);
+    return base::print_double(value);
   }
 
   void append_escape(char32_t unit) {

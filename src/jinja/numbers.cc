@@ -2,9 +2,9 @@
 
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "jinja/printing.h"
 #include "jinja/runtime.h"
 #include "jinja/text.h"
@@ -171,7 +171,7 @@ Value arithmetic(Runtime& rt, ExprKind kind, const Value& a, const Value& b) {
 double to_real(Runtime& rt, const Value& number) {
   if (number.is(Kind::Float)) return number.as_real();
   if (!number.is(Kind::BigInt)) return static_cast<double>(number.as_int());
-  double value = std::strtod(number.as<BigInt>().digits.c_str(), nullptr);
+  double value = *base::parse_double(number.as<BigInt>().digits);
   if (std::isinf(value)) rt.fail("OverflowError", "int too large to convert to float");
   return value;
 }
@@ -235,10 +235,8 @@ std::optional<double> parse_real(std::string_view text) {
   if (word == "nan") return std::copysign(std::nan(""), negative ? -1.0 : 1.0);
   if (body.empty() || !((body[0] >= '0' && body[0] <= '9') || body[0] == '.')) return std::nullopt;
   if (word.find_first_not_of("0123456789.e+-") != std::string::npos) return std::nullopt;
-  char* end = nullptr;
-  double value = std::strtod(clean.c_str(), &end);
-  if (end != clean.c_str() + clean.size()) return std::nullopt;
-  return value;
+  if (clean.starts_with('+')) clean.erase(0, 1);
+  return base::parse_double(clean);
 }
 
 Value round_number(Runtime& rt, const Value& number, int64_t digits) {
@@ -262,11 +260,7 @@ Value round_number(Runtime& rt, const Value& number, int64_t digits) {
   if (!std::isfinite(value) || digits > 323) return number;
   if (digits < -308) return Value::real(std::copysign(0.0, value));
   // The exact decimal expansion decides, as in Python: print correctly rounded, read back.
-  char buffer[800];
-  if (digits >= 0) {
-    std::snprintf(buffer, sizeof(buffer), "%.*f", static_cast<int>(digits), value);
-    return Value::real(std::strtod(buffer, nullptr));
-  }
+  if (digits >= 0) return Value::real(*base::parse_double(fmt::format("{:.{}f}", value, static_cast<int>(digits))));
   double unit = std::pow(10.0, static_cast<double>(-digits));
   double scaled = value / unit;
   double rounded = std::nearbyint(scaled);

@@ -299,11 +299,16 @@ std::string format_real(Runtime& rt, double value, char type, int64_t precision,
   }
   if (precision > INT32_MAX - 1000) rt.fail("ValueError", "precision too big");
   rt.reserve(static_cast<size_t>(precision) + 400);
-  std::string format = alternate ? "%#.*" : "%.*";
-  format.push_back(type);
-  int n = std::snprintf(nullptr, 0, format.c_str(), static_cast<int>(precision), value);
-  std::string text(static_cast<size_t>(n), '\0');
-  std::snprintf(text.data(), text.size() + 1, format.c_str(), static_cast<int>(precision), value);
+  const std::string format = fmt::format("{{:{}.{}{}}}", alternate ? "#" : "", precision, type);
+  std::string text = fmt::format(fmt::runtime(format), value);
+  if (!alternate || (type | 0x20) != 'g') return text;
+  // fmt writes a digit behind the point also where the precision leaves none.
+  const size_t end = std::min(text.find_first_of("eE"), text.size());
+  const size_t first = text.find_first_of("123456789");
+  if (first < end) {
+    const size_t n_digits = end - first - (text.find('.') > first ? 1 : 0);
+    if (n_digits > static_cast<size_t>(std::max<int64_t>(precision, 1))) text.erase(end - 1, 1);
+  }
   return text;
 }
 

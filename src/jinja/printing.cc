@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/number.h"
 #include "jinja/functions.h"
 #include "jinja/loop.h"
 #include "jinja/macro.h"
@@ -235,39 +236,6 @@ std::string_view full_type_name(const Value& value) noexcept {
   }
 }
 
-std::string float_repr(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
-  char buffer[40];
-  auto result = std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::scientific);
-  std::string_view text(buffer, static_cast<size_t>(result.ptr - buffer));
-  std::string out;
-  if (text.front() == '-') {
-    out.push_back('-');
-    text.remove_prefix(1);
-  }
-  size_t e = text.find('e');
-  int exponent = 0;
-  std::from_chars(text.data() + e + (text[e + 1] == '+' ? 2 : 1), text.data() + text.size(), exponent);
-  std::string digits(1, text[0]);
-  if (e > 2) digits.append(text.substr(2, e - 2));
-  int n_digits = static_cast<int>(digits.size());
-  if (exponent < -4 || exponent >= 16) {
-    out += digits.substr(0, 1);
-    if (n_digits > 1) out.append(1, '.').append(digits, 1);
-    out += exponent < 0 ? "e-" : "e+";
-    int magnitude = std::abs(exponent);
-    if (magnitude < 10) out.push_back('0');
-    return out + std::to_string(magnitude);
-  }
-  if (exponent < 0) return out + "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
-  if (n_digits <= exponent + 1) {
-    return out + digits + std::string(static_cast<size_t>(exponent + 1 - n_digits), '0') + ".0";
-  }
-  size_t whole = static_cast<size_t>(exponent) + 1;
-  return out + digits.substr(0, whole) + "." + digits.substr(whole);
-}
-
 std::string repr_text(std::string_view text) {
   std::string out;
   append_repr_text(out, text);
@@ -313,7 +281,7 @@ void append_repr(Runtime& rt, std::string& out, const Value& value) {
       out += std::to_string(value.as_int());
       break;
     case Kind::Float:
-      out += float_repr(value.as_real());
+      out += base::print_double(value.as_real());
       break;
     default:
       append_object(rt, out, value);

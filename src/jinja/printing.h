@@ -12,9 +12,6 @@ namespace kvfork::jinja {
 std::string_view type_name(const Value& value) noexcept;
 std::string_view full_type_name(const Value& value) noexcept;
 
-/// repr(float): the shortest digits that read back to the same number.
-std::string float_repr(double value);
-
 /// repr(str).
 std::string repr_text(std::string_view text);
 

@@ -96,8 +96,7 @@ void read_special_tokens(const Json& json, Config& config) {
     for (const Json value : list->items()) add(value);
   }
   // Named ones beyond the usual names, which come last. Some versions of Transformers write an empty list.
-  if (const auto extra = json.find("extra_special_tokens");
-      extra && !(extra->is_list() && extra->size() == 0)) {
+  if (const auto extra = json.find("extra_special_tokens"); extra && !(extra->is_list() && extra->size() == 0)) {
     for (const auto& [name, value] : extra->members()) add(value);
   }
 }

@@ -154,7 +154,8 @@ const OldLayout& get_old_layout(const TokenizerFiles& files) {
   };
   std::string name = "GPT2Tokenizer";
   if (files.tokenizer_config_json) {
-    const auto config = base::JsonTree::parse(*files.tokenizer_config_json, files.subject + ": tokenizer_config.json");
+    const auto config =
+        base::JsonTree::parse(*files.tokenizer_config_json, files.subject + ": tokenizer_config.json");
     name = config.root().string_or("tokenizer_class", name);
     if (name.ends_with("Fast")) name.resize(name.size() - 4);
   }
@@ -186,8 +187,10 @@ std::unique_ptr<Model> load_vocab_and_merges(const TokenizerFiles& files) {
   model->subject = files.subject;
   model->model = std::make_unique<Bpe>(read_vocabulary(vocab.root()), merges, BpeOptions(), vocab.root().where());
   if (!layout.normalizer.empty())
-    model->normalizer = make_normalizer(base::JsonTree::parse(std::string(layout.normalizer), files.subject).root());
-  model->pre_tokenizer = make_pre_tokenizer(base::JsonTree::parse(std::string(layout.pre_tokenizer), files.subject).root());
+    model->normalizer =
+        make_normalizer(base::JsonTree::parse(std::string(layout.normalizer), files.subject).root());
+  model->pre_tokenizer =
+      make_pre_tokenizer(base::JsonTree::parse(std::string(layout.pre_tokenizer), files.subject).root());
   model->decoder = Decoder(base::JsonTree::parse(std::string(kByteLevel), files.subject).root());
   return model;
 }
