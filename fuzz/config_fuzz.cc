@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "checkpoint/architecture.h"
 #include "checkpoint/config.h"
 #include "checkpoint/dtype.h"
 #include "checkpoint/generation_config.h"
@@ -15,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   try {
     const ModelConfig config = parse_config(text, "input");
-    for (const TensorSpec& tensor : config.spec.tensors) {
+    for (const ExpectedTensor& tensor : expected_tensors(config)) {
       if (!count_elements(tensor.shape)) std::abort();
     }
   } catch (const kvfork::Error&) {

@@ -117,6 +117,7 @@ void matmul(benchmark::State& state, const KernelTable& table, Shape shape, Elem
   const auto bias = numbers(n_features);
   Aligned packed(table.packed_bytes(n_rows, shape.k, type));
   std::vector<float> y(n_rows * n_features);
+  Aligned workspace(table.workspace_bytes);
   pack_all(table, {.x = x.data(),
                    .x_stride = shape.k,
                    .n_rows = n_rows,
@@ -134,12 +135,15 @@ void matmul(benchmark::State& state, const KernelTable& table, Shape shape, Elem
                   .rounding = rounding,
                   .packed = packed.data,
                   .n_rows = n_rows,
+                  .row_begin = 0,
+                  .row_end = n_rows,
                   .k = shape.k,
                   .feature_begin = 0,
                   .feature_end = n_features,
                   .bias = bias.data(),
                   .y = y.data(),
-                  .y_stride = n_features});
+                  .y_stride = n_features,
+                  .workspace = workspace.data});
     offset += weight_bytes;
   }
   read = (read + read_bytes_per_second(weights + span / 2, span / 4)) / 2;
@@ -176,6 +180,7 @@ void attention(benchmark::State& state, const KernelTable& table, Element type, 
   const std::vector<uint32_t> n_valid(n_rows, kernels::kBlockTokens);
   std::vector<float> max(n_rows), sum(n_rows), out(n_rows * stride), max_b(n_rows), sum_b(n_rows),
       out_b(n_rows * stride);
+  Aligned workspace(table.workspace_bytes);
   double read = read_bytes_per_second(arena().data, Arena::kBytes / 8);
   double fma = register_flops_per_second(table.name);
   size_t offset = 0;
@@ -193,6 +198,7 @@ void attention(benchmark::State& state, const KernelTable& table, Element type, 
                            .max = max_b.data(),
                            .sum = sum_b.data(),
                            .out = out_b.data(),
+                           .workspace = workspace.data,
                            .next_k_block = block + k_bytes + v_bytes});
     table.attention_merge(max.data(), sum.data(), out.data(), max_b.data(), sum_b.data(), out_b.data(), n_rows,
                           head_dim);

@@ -8,7 +8,6 @@
 
 #include "base/memory_region.h"
 #include "base/sha256.h"
-#include "checkpoint/rotation.h"
 #include "kernels/scalar.h"
 #include "model/attention.h"
 #include "model/rope.h"
@@ -44,7 +43,9 @@ class Numbers {
 
 class Probe {
  public:
-  explicit Probe(const kernels::KernelTable& kernels) : kernels_(kernels) {}
+  explicit Probe(const kernels::KernelTable& kernels)
+      : kernels_(kernels),
+        workspace_(base::MemoryRegion::allocate(kernels.workspace_bytes, "kernel fingerprint")) {}
 
   std::string run() {
     sha_.add(fmt::format("blocks of {}, chunks of {}\n", kernels::kBlockTokens, model::kChunkBlocks));
@@ -96,12 +97,15 @@ class Probe {
                      .rounding = rounding,
                      .packed = packed.data(),
                      .n_rows = kRows,
+                     .row_begin = 0,
+                     .row_end = kRows,
                      .k = kInput,
                      .feature_begin = 0,
                      .feature_end = kFeatures,
                      .bias = bias.data(),
                      .y = y.data(),
-                     .y_stride = kFeatures});
+                     .y_stride = kFeatures,
+                     .workspace = workspace_.data()});
     add(y);
     std::vector<float> wide(kInput);
     kernels_.widen(weight.data(), type, wide.size(), wide.data());
@@ -164,7 +168,8 @@ class Probe {
                                 .v_block = v_block.data(),
                                 .max = max[block].data(),
                                 .sum = sum[block].data(),
-                                .out = out[block].data()});
+                                .out = out[block].data(),
+                                .workspace = workspace_.data()});
     }
     kernels_.attention_merge(max[0].data(), sum[0].data(), out[0].data(), max[1].data(), sum[1].data(),
                              out[1].data(), kRows, kHeadDim);
@@ -177,10 +182,12 @@ class Probe {
 
   // These come from the C library's pow, cos and sin.
   void add_rotary_tables() {
-    constexpr size_t kRotated = 128;
-    const auto frequencies = checkpoint::make_rotation(1e6, {}, kRotated).inverse_frequencies;
+    checkpoint::ModelConfig config;
+    config.head_dim = 128;
+    config.rope_theta = 1e6;
+    const auto frequencies = model::make_inverse_frequencies(config);
     add(frequencies);
-    std::vector<float> cos(kRotated / 2), sin(kRotated / 2);
+    std::vector<float> cos(config.head_dim / 2), sin(config.head_dim / 2);
     for (const size_t position : {1, 77, 4095, 131071}) {
       model::rotate_position(frequencies, position, cos.data(), sin.data());
       add(cos);
@@ -189,6 +196,7 @@ class Probe {
   }
 
   const kernels::KernelTable& kernels_;
+  base::MemoryRegion workspace_;
   Numbers numbers_;
   base::Sha256 sha_;
 };

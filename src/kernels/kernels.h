@@ -51,20 +51,36 @@ struct PackArgs {
 
 /// Product of packed activations with a weight matrix:
 ///   y[row * y_stride + feature] = sum_k x[row, k] * weight[feature, k] (+ bias[feature])
-/// for every row in [0, n_rows) and feature in [feature_begin, feature_end).
+/// for every row in [row_begin, row_end) and feature in [feature_begin, feature_end).
 struct MatmulArgs {
   const void* weight;  // [n_features, k], row-major, as stored
   Element weight_type;
   Rounding rounding;
   const void* packed;  // made by `pack` with the same n_rows, k, weight_type and rounding
   size_t n_rows;
+  size_t row_begin;  // a multiple of 16
+  size_t row_end;
   size_t k;
   size_t feature_begin;
   size_t feature_end;
   const float* bias;  // [n_features], or null
   float* y;           // row 0, feature 0; what it holds before means nothing, until the return partial sums
   size_t y_stride;    // floats between rows
+  void* workspace;    // workspace_bytes of the table
   const void* next_weight = nullptr;  // where the caller goes on after feature_end, to be prefetched; null: there
+};
+
+/// The gated half of a feed-forward layer, packed as inputs of the product that takes its results:
+///   packed = pack(silu(x gate^T + bias) * (x up^T + bias))
+/// for the rows and features that `gate` names. Both products take the same ones, with the same workspace; y and
+/// y_stride are not read. The bits are those of matmul, silu_mul and pack. Two calls may not share a run of
+/// range_features features and pack_rows rows.
+struct GatedArgs {
+  MatmulArgs gate;  // features begin at a multiple of range_features, and end at one or at n_features
+  MatmulArgs up;
+  size_t n_features;
+  Element out_type;  // of the weights that the results meet
+  void* packed;      // 64-byte aligned, packed_bytes(n_rows, n_features, out_type)
 };
 
 /// Attention of query rows over one block of one KV head, not yet normalized. For row r, over the first
@@ -83,6 +99,7 @@ struct AttentionBlockArgs {
   float* max;           // [n_rows]
   float* sum;           // [n_rows]
   float* out;           // [n_rows, value_stride(head_dim)]
+  void* workspace;      // workspace_bytes of the table
   /// What the caller will pass as k_block next, to be prefetched; or null.
   const void* next_k_block = nullptr;
 };
@@ -104,9 +121,16 @@ struct StoreKvArgs {
 struct KernelTable {
   const char* name;  // "portable", "avx2", "avx512", "avx512_bf16", "amx": also what KVFORK_ISA accepts
 
-  /// How work is best divided: rows per call of `pack`, features per call of `matmul`. Bits do not depend on
-  /// either.
+  /// Memory that a call of matmul, gated or attention_block writes to, aligned to 64 bytes. What it holds means
+  /// nothing, before and after. So these functions need little stack.
+  size_t workspace_bytes;
+
+  /// How work is best divided: rows per call of `pack`; rows and features per call of `matmul` or `gated`. Bits do
+  /// not depend on any of them. What the rows of a call need stays in a core's cache from one call to the next:
+  /// calls go through all features of some rows before they go to other rows.
   size_t pack_rows;
+  size_t (*chunk_rows)(size_t n_rows, Rounding rounding) noexcept;  // a multiple of 16, or n_rows
+  size_t range_features;  // of `gated`: what ranges of features are multiples of
   size_t (*item_features)(size_t n_rows, size_t k, Element weight_type) noexcept;
 
   /// Bytes of n_rows rows of k activations packed for products with weights of this type, with any rounding (a
@@ -117,6 +141,9 @@ struct KernelTable {
   void (*pack)(const PackArgs& args) noexcept;
 
   void (*matmul)(const MatmulArgs& args) noexcept;
+
+  /// At most as many rows as chunk_rows names.
+  void (*gated)(const GatedArgs& args) noexcept;
 
   /// y[i] = weight[i] * (x[i] * (1 / sqrt(mean(x^2) + eps))), one row of n. x and y may be the same.
   void (*rms_norm)(const float* x, const float* weight, float eps, size_t n, float* y) noexcept;

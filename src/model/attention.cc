@@ -12,7 +12,7 @@ constexpr size_t kChunkTokens = kChunkBlocks * kBlock;
 
 // Rows that share one walk over the keys: enough to reuse a block from L1, few enough that their results stay in
 // L2.
-constexpr size_t kTileRows = 64;
+constexpr size_t kTileRows = 128;
 
 size_t chunks_of(size_t n_tokens) {
   return (n_tokens + kChunkTokens - 1) / kChunkTokens;
@@ -180,6 +180,7 @@ void Attention::walk_block(const Walk& walk, size_t block, const AttentionPart& 
          .max = part.max,
          .sum = part.sum,
          .out = part.out,
+         .workspace = workspace.kernels,
          .next_k_block = has_next ? kv.block(block + 1).key(layout, walk.layer, tile.kv_head) : nullptr});
   });
 }

@@ -46,15 +46,21 @@ class Forward {
   void feed_forward(const LayerWeights& layer, size_t n_rows, Scratch& scratch) const noexcept;
   void compute_logits(std::span<const Step> steps, float* logits, Scratch& scratch) const noexcept;
 
-  void normalize_and_pack(const float* const* x, size_t n_rows, const std::vector<float>& norm,
-                          kernels::Element type, Scratch& scratch) const noexcept;
+  struct Division;
+  struct Target {
+    const Matrix& matrix;
+    float* y;
+  };
+  void normalize_and_pack(size_t n_rows, const std::vector<float>& norm, kernels::Element type, std::byte* packed,
+                          Scratch& scratch) const noexcept;
   void pack(const float* x, size_t n_rows, size_t k, kernels::Element type, Scratch& scratch) const noexcept;
   template <class Make>
-  void pack_rows(size_t n_rows, size_t k, kernels::Element type, Scratch& scratch, const Make& make) const noexcept;
-  void multiply_item(const Matrix& matrix, size_t n_rows, size_t begin, size_t end, float* y,
-                     const Scratch& scratch, const void* next_weight = nullptr) const noexcept;
-  void multiply(const Matrix& matrix, size_t n_rows, float* y, const Scratch& scratch) const noexcept;
-  void multiply_add(const Matrix& matrix, size_t n_rows, Scratch& scratch) const noexcept;
+  void pack_rows(size_t n_rows, size_t k, kernels::Element type, std::byte* packed,
+                 const Make& make) const noexcept;
+  kernels::MatmulArgs product(const Matrix& matrix, const Division& division, size_t item, const std::byte* packed,
+                              std::byte* workspace) const noexcept;
+  void multiply(std::span<const Target> targets, size_t n_rows, Scratch& scratch) const noexcept;
+  void multiply_add(const Matrix& matrix, size_t n_rows, const std::byte* packed, Scratch& scratch) const noexcept;
 
   const checkpoint::ModelConfig& config_;
   const Weights& weights_;

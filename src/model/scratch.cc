@@ -49,19 +49,23 @@ size_t packed_bytes(const checkpoint::ModelConfig& config, const kernels::Kernel
 
 Scratch::Scratch(const checkpoint::ModelConfig& config, const kernels::KernelTable& kernels, size_t max_rows,
                  size_t n_threads)
-    : workspaces(n_threads), max_rows_(max_rows), out_stride_(kernels::value_stride(config.head_dim)) {
+    : workspaces(n_threads),
+      max_rows_(max_rows),
+      out_stride_(kernels::value_stride(config.head_dim)),
+      work_bytes_(aligned(kernels.workspace_bytes)) {
   const size_t tile_rows = attention_tile_rows(config);
   const size_t n_packed = packed_bytes(config, kernels, max_rows);
   const auto carve = [&](Carver carver) {
     x = carver.floats(max_rows * config.hidden_size);
     norm = carver.floats(n_threads * kernels.pack_rows * config.hidden_size);
     packed = carver.bytes(n_packed);
+    packed_up = carver.bytes(n_packed);
+    packed_gated = carver.bytes(n_packed);
+    work_ = carver.bytes(n_threads * work_bytes_);
     q = carver.floats(max_rows * config.num_attention_heads * config.head_dim);
     k = carver.floats(max_rows * config.num_key_value_heads * config.head_dim);
     v = carver.floats(max_rows * config.num_key_value_heads * config.head_dim);
     attention = carver.floats(max_rows * config.num_attention_heads * config.head_dim);
-    gate = carver.floats(max_rows * config.intermediate_size);
-    up = carver.floats(max_rows * config.intermediate_size);
     product = carver.floats(max_rows * config.hidden_size);
     cos = carver.floats(max_rows * config.head_dim / 2);
     sin = carver.floats(max_rows * config.head_dim / 2);
@@ -74,6 +78,7 @@ Scratch::Scratch(const checkpoint::ModelConfig& config, const kernels::KernelTab
   };
   region_ = base::MemoryRegion::allocate(carve(Carver(nullptr)), "activations");
   carve(Carver(region_.data()));
+  for (size_t thread = 0; thread < n_threads; ++thread) workspaces[thread].kernels = work(thread);
   for (auto& workspace : workspaces) {
     workspace.q.resize(tile_rows);
     workspace.n_valid.resize(tile_rows);

@@ -57,24 +57,28 @@ class Scratch {
 
   size_t max_rows() const noexcept { return max_rows_; }
 
-  float* x = nullptr;           // [max_rows, hidden] residual stream
-  float* norm = nullptr;        // [n_threads, pack_rows, hidden] normalized rows
-  std::byte* packed = nullptr;  // max_rows packed rows of the widest product input
-  float* q = nullptr;           // [max_rows, n_heads * head_dim]
-  float* k = nullptr;           // [max_rows, n_kv_heads * head_dim]
-  float* v = nullptr;           // [max_rows, n_kv_heads * head_dim]
-  float* attention = nullptr;   // [max_rows, n_heads * head_dim]
-  float* gate = nullptr;        // [max_rows, intermediate]
-  float* up = nullptr;          // [max_rows, intermediate]
-  float* product = nullptr;     // [max_rows, hidden] a product before it is added to x
-  float* cos = nullptr;         // [max_rows, head_dim / 2]
-  float* sin = nullptr;         // [max_rows, head_dim / 2]
+  float* x = nullptr;                 // [max_rows, hidden] residual stream
+  float* norm = nullptr;              // [n_threads, pack_rows, hidden] normalized rows
+  std::byte* packed = nullptr;        // max_rows packed rows of the widest product input
+  std::byte* packed_up = nullptr;     // the same, for W_up where its type is not W_gate's
+  std::byte* packed_gated = nullptr;  // the same, made while others are read
+  float* q = nullptr;                 // [max_rows, n_heads * head_dim]
+  float* k = nullptr;                 // [max_rows, n_kv_heads * head_dim]
+  float* v = nullptr;                 // [max_rows, n_kv_heads * head_dim]
+  float* attention = nullptr;         // [max_rows, n_heads * head_dim]
+  float* product = nullptr;           // [max_rows, hidden] a product before it is added to x
+  float* cos = nullptr;               // [max_rows, head_dim / 2]
+  float* sin = nullptr;               // [max_rows, head_dim / 2]
+
+  /// What kernels that `thread` calls may write to: workspace_bytes.
+  std::byte* work(size_t thread) const noexcept { return work_ + thread * work_bytes_; }
 
   /// What one thread needs while it walks the keys of a tile.
   struct AttentionWorkspace {
     std::vector<const float*> q;    // [rows]
     std::vector<uint32_t> n_valid;  // [rows]
     AttentionPart total, chunk, block;
+    std::byte* kernels = nullptr;  // work(thread)
   };
   std::vector<AttentionWorkspace> workspaces;  // [n_threads]
   std::vector<AttentionTile> tiles;            // capacity max_rows * n_kv_heads
@@ -88,6 +92,8 @@ class Scratch {
  private:
   size_t max_rows_ = 0;
   size_t out_stride_ = 0;
+  std::byte* work_ = nullptr;
+  size_t work_bytes_ = 0;
   base::MemoryRegion region_;
   base::MemoryRegion parts_region_;
   size_t part_rows_ = 0;

@@ -120,12 +120,15 @@ class Amx : public testing::Test {
                   .rounding = rounding,
                   .packed = packed.data(),
                   .n_rows = shape.n_rows,
+                  .row_begin = 0,
+                  .row_end = shape.n_rows,
                   .k = shape.k,
                   .feature_begin = 0,
                   .feature_end = shape.n_features,
                   .bias = nullptr,
                   .y = y.data(),
-                  .y_stride = shape.n_features});
+                  .y_stride = shape.n_features,
+                  .workspace = make_workspace(table)});
   }
 
   void expect_same(Shape shape, Element type, Rounding rounding, const EdgeArray<float>& x,
@@ -209,18 +212,19 @@ TEST_F(Amx, AttentionHasTheBitsOfTheTwin) {
                                      EdgeArray<float>(n_rows * (stride + 2))};
       for (int twin = 0; twin < 2; ++twin) {
         float* out = results[twin].data();
-        (twin ? emulated_amx_table() : *tiles_)
-            .attention_block({.q = rows.data(),
-                              .n_valid = n_valid.data(),
-                              .n_rows = n_rows,
-                              .head_dim = head_dim,
-                              .scale = 1 / std::sqrt(static_cast<float>(head_dim)),
-                              .kv_type = Element::BF16,
-                              .k_block = k.data(),
-                              .v_block = v.data(),
-                              .max = out + n_rows * stride,
-                              .sum = out + n_rows * (stride + 1),
-                              .out = out});
+        const KernelTable& table = twin ? emulated_amx_table() : *tiles_;
+        table.attention_block({.q = rows.data(),
+                               .n_valid = n_valid.data(),
+                               .n_rows = n_rows,
+                               .head_dim = head_dim,
+                               .scale = 1 / std::sqrt(static_cast<float>(head_dim)),
+                               .kv_type = Element::BF16,
+                               .k_block = k.data(),
+                               .v_block = v.data(),
+                               .max = out + n_rows * stride,
+                               .sum = out + n_rows * (stride + 1),
+                               .out = out,
+                               .workspace = make_workspace(table)});
       }
       EXPECT_TRUE(same_bits_or_nan(results[0], results[1]));
     }

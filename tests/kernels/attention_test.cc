@@ -43,7 +43,8 @@ class Block {
             .v_block = v_.data(),
             .max = max,
             .sum = sum,
-            .out = out};
+            .out = out,
+            .workspace = make_workspace(table_)};
   }
 
   bool is_bf16() const { return type_ == Element::BF16; }

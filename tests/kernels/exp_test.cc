@@ -44,7 +44,8 @@ class Exp : public EachSet {
                                .v_block = v_block.data(),
                                .max = &max,
                                .sum = &sum,
-                               .out = out.data()});
+                               .out = out.data(),
+                               .workspace = make_workspace(table())});
       EXPECT_EQ(max, 0.0f);
       EXPECT_EQ(out[0], 1.0f) << "exp(0)";
       results.insert(results.end(), out.begin() + 1, out.begin() + 1 + static_cast<ptrdiff_t>(n));

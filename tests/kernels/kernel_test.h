@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -86,6 +87,14 @@ class EdgeArray {
   size_t n_, shift_, bytes_;
   char *base_, *start_;
 };
+
+/// The table's workspace, ending at an unmapped page and full of NaN: what it held before means nothing.
+inline void* make_workspace(const KernelTable& table) {
+  static std::map<const KernelTable*, EdgeArray<char>> workspaces;
+  EdgeArray<char>& workspace = workspaces.try_emplace(&table, table.workspace_bytes).first->second;
+  std::memset(workspace.data(), 0xff, workspace.size());
+  return workspace.data();
+}
 
 /// Normal numbers, some of them 30 times larger.
 class Random {

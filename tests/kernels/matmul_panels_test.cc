@@ -64,6 +64,24 @@ TEST_P(Panels, BitsDoNotDependOnRowsOrRanges) {
   });
 }
 
+/// Rows of what was packed together, from a multiple of 16 on.
+TEST_P(Panels, BitsDoNotDependOnRangesOfPackedRows) {
+  for_products({{5, 70, 35}, {47, 1100, 70}, {131, 2049, 35}, {640, 33, 35}},
+               [&](Product& product, Product::Shape shape) {
+                 const size_t n = shape.n_rows * shape.n_features;
+                 EdgeArray<float> together(n), part(n);
+                 table().matmul(product.args(together.data()));
+                 Random random(n);
+                 for (size_t begin = 0; begin < shape.n_rows;) {
+                   MatmulArgs args = product.args(part.data());
+                   args.row_begin = begin;
+                   args.row_end = begin = std::min(begin + 16 * (1 + random.below(4)), shape.n_rows);
+                   table().matmul(args);
+                 }
+                 EXPECT_TRUE(same_bits(part, together, n));
+               });
+}
+
 TEST_P(Panels, RoundedActivationsAgreeWithTwin) {
   const bool is_on_tiles = std::string(table().name).starts_with("amx");
   for_products(

@@ -50,19 +50,22 @@ class Problem {
             .rounding = rounding_,
             .packed = packed_.data(),
             .n_rows = n_rows_,
+            .row_begin = 0,
+            .row_end = n_rows_,
             .k = k_,
             .feature_begin = 0,
             .feature_end = n_features_,
             .bias = bias_.data(),
             .y = y.data(),
-            .y_stride = n_features_};
+            .y_stride = n_features_,
+            .workspace = make_workspace(table_)};
   }
   /// The product of some rows alone, packed anew.
   MatmulArgs rows(size_t begin, size_t end, EdgeArray<float>& y) {
     pack_rows(begin, end, part_.data());
     MatmulArgs a = args(y);
     a.packed = part_.data();
-    a.n_rows = end - begin;
+    a.n_rows = a.row_end = end - begin;
     return a;
   }
 
@@ -328,7 +331,7 @@ TEST_P(Matmul, WritesOnlyItsRange) {
   }
   args.feature_end = 5;
   table().matmul(args);
-  args.n_rows = 0;
+  args.n_rows = args.row_end = 0;
   args.feature_end = 20;
   table().matmul(args);
   EXPECT_EQ(y[12], -7.0f);

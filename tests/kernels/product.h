@@ -57,19 +57,22 @@ class Product {
             .rounding = rounding_,
             .packed = packed_.data(),
             .n_rows = shape_.n_rows,
+            .row_begin = 0,
+            .row_end = shape_.n_rows,
             .k = shape_.k,
             .feature_begin = 0,
             .feature_end = shape_.n_features,
             .bias = bias_.data(),
             .y = y,
-            .y_stride = shape_.n_features};
+            .y_stride = shape_.n_features,
+            .workspace = make_workspace(table_)};
   }
   /// Of rows [begin, end) alone, packed anew; y is where the first of them goes.
   MatmulArgs rows(size_t begin, size_t end, float* y) {
     pack(begin, end, part_.data());
     MatmulArgs part = args(y);
     part.packed = part_.data();
-    part.n_rows = end - begin;
+    part.n_rows = part.row_end = end - begin;
     return part;
   }
 

@@ -37,6 +37,12 @@ struct alignas(64) RowTiles {
   float out[kTileColumns][kMaxTileHeadDim];
 };
 
+/// What a call works in (AttentionBlockArgs::workspace).
+struct AttentionWorkspace {
+  BlockTiles block;
+  RowTiles rows[2];
+};
+
 /// One row of a tile from two rows of 16 numbers, whose pairs it holds.
 inline void interleave(const uint16_t* even, const uint16_t* odd, char* out) {
   const auto wide = [](const uint16_t* p) {
@@ -132,23 +138,69 @@ void weigh_on_tiles(const BlockTiles& block, size_t n_tiles, RowTiles& rows) {
   if (n_tiles - at == 1) multiply.template operator()<1>(at);
 }
 
-/// Rows [begin, begin + n), at most 16, that all see the whole block.
-template <class T>
-void attend_tile(const AttentionBlockArgs& args, const BlockTiles& block, size_t begin, size_t n, RowTiles& rows) {
-  const size_t stride = value_stride(args.head_dim);
-  for (size_t r = 0; r < n; ++r) round_row(args.q[begin + r], args.head_dim, rows.queries, r);
-  multiply_operands<T, kKeyTiles>(rows.queries, block.keys[0][0], sizeof block.keys[0], n_blocks(args.head_dim),
-                                  rows.scores[0], kBlockTokens);
-  for (size_t r = 0; r < n; ++r) {
-    soften<Avx512>(rows.scores[r], kBlockTokens, args.scale, args.max + begin + r, args.sum + begin + r);
-    round_row(rows.scores[r], kBlockTokens, rows.weights, r);
+/// kRows rows of scores become p, rounded: the operations of soften on each, several rows at a time.
+template <int kRows>
+void soften_rows(const AttentionBlockArgs& args, size_t row, const float (*scores)[kBlockTokens], size_t place,
+                 char (*weights)[kTileBytes]) {
+  constexpr int kVectors = kBlockTokens / Avx512::kLanes;
+  const __m512 factor = Avx512::broadcast(args.scale);
+  __m512 x[kRows][kVectors], sums[4] = {};
+  for (int r = 0; r < kRows; ++r) {
+    __m512 largest = Avx512::broadcast(-__builtin_inff());
+    for (int i = 0; i < kVectors; ++i) {
+      x[r][i] = Avx512::mul(Avx512::load(scores[r] + i * 16), factor);
+      largest = Avx512::max(largest, x[r][i]);
+    }
+    args.max[row + static_cast<size_t>(r)] = Avx512::max_lane(largest);
   }
-  weigh_on_tiles<T>(block, stride / kTileColumns, rows);
-  for (size_t r = 0; r < n; ++r) {
-    float* out = args.out + (begin + r) * stride;
-    for (size_t d = 0; d < stride; d += Avx512::kLanes) Avx512::store(out + d, Avx512::load(rows.out[r] + d));
+  for (int r = 0; r < kRows; ++r) {
+    const __m512 max = Avx512::broadcast(args.max[row + static_cast<size_t>(r)]);
+    for (int i = 0; i < kVectors; ++i) {
+      x[r][i] = exp<Avx512>(Avx512::sub(x[r][i], max));
+      sums[r] = Avx512::add(sums[r], x[r][i]);
+    }
+    for (int i = 0; i < kVectors; i += 2)
+      _mm512_store_si512(weights[i / 2] + (place + static_cast<size_t>(r)) * 64,
+                         Avx512::upper_halves(Avx512::round_bf16(x[r][i]), Avx512::round_bf16(x[r][i + 1])));
   }
+  float total[4];
+  Avx512::sum4(sums[0], sums[1], sums[2], sums[3], total);
+  for (int r = 0; r < kRows; ++r) args.sum[row + static_cast<size_t>(r)] = total[r];
 }
+
+/// Up to 16 rows that all see the whole block, on their way through its products.
+template <class T>
+struct TileWalk {
+  const AttentionBlockArgs& args;
+  const BlockTiles& block;
+
+  size_t n_tiles() const { return (args.n_rows + kTileColumns - 1) / kTileColumns; }
+  size_t begin(size_t tile) const { return tile * kTileColumns; }
+  size_t n(size_t tile) const {
+    const size_t left = args.n_rows - begin(tile);
+    return left < kTileColumns ? left : kTileColumns;
+  }
+  void round_queries(size_t tile, RowTiles& rows) const {
+    for (size_t r = 0; r < n(tile); ++r) round_row(args.q[begin(tile) + r], args.head_dim, rows.queries, r);
+  }
+  void score(RowTiles& rows) const {
+    multiply_operands<T, kKeyTiles>(rows.queries, block.keys[0][0], sizeof block.keys[0], n_blocks(args.head_dim),
+                                    rows.scores[0], kBlockTokens);
+  }
+  void soften(size_t tile, RowTiles& rows) const {
+    size_t r = 0;
+    for (; r + 4 <= n(tile); r += 4) soften_rows<4>(args, begin(tile) + r, rows.scores + r, r, rows.weights);
+    for (; r < n(tile); ++r) soften_rows<1>(args, begin(tile) + r, rows.scores + r, r, rows.weights);
+  }
+  void weigh(RowTiles& rows) const { weigh_on_tiles<T>(block, value_stride(args.head_dim) / kTileColumns, rows); }
+  void copy_out(size_t tile, const RowTiles& rows) const {
+    const size_t stride = value_stride(args.head_dim);
+    for (size_t r = 0; r < n(tile); ++r) {
+      float* out = args.out + (begin(tile) + r) * stride;
+      for (size_t d = 0; d < stride; d += Avx512::kLanes) Avx512::store(out + d, Avx512::load(rows.out[r] + d));
+    }
+  }
+};
 
 /// The same call for rows [begin, end) alone.
 inline AttentionBlockArgs rows_of(const AttentionBlockArgs& args, size_t begin, size_t end) {
@@ -162,17 +214,28 @@ inline AttentionBlockArgs rows_of(const AttentionBlockArgs& args, size_t begin, 
   return part;
 }
 
+/// A tile load waits until what it reads has left the store buffer. So between storing an operand and loading it
+/// lies the work on another tile of rows.
 template <class T>
 void attend_whole(const AttentionBlockArgs& args) {
-  alignas(64) BlockTiles block;
-  alignas(64) RowTiles rows;
+  auto& [block, rows] = *static_cast<AttentionWorkspace*>(args.workspace);
   load_block(args, block);
-  __builtin_memset(rows.queries, 0, sizeof rows.queries);
-  __builtin_memset(rows.weights, 0, sizeof rows.weights);
+  for (RowTiles& tile : rows) {
+    __builtin_memset(tile.queries, 0, n_blocks(args.head_dim) * kTileBytes);
+    __builtin_memset(tile.weights, 0, sizeof tile.weights);
+  }
   T::configure();
-  for (size_t begin = 0; begin < args.n_rows; begin += kTileColumns) {
-    const size_t left = args.n_rows - begin;
-    attend_tile<T>(args, block, begin, left < kTileColumns ? left : kTileColumns, rows);
+  const TileWalk<T> walk{args, block};
+  const size_t n_tiles = walk.n_tiles();
+  walk.round_queries(0, rows[0]);
+  for (size_t tile = 0; tile <= n_tiles; ++tile) {
+    RowTiles& here = rows[tile % 2];
+    RowTiles& other = rows[1 - tile % 2];  // of the tile before, and of the next one its queries
+    if (tile + 1 < n_tiles) walk.round_queries(tile + 1, other);
+    if (tile < n_tiles) walk.score(here);
+    if (tile > 0) walk.weigh(other);
+    if (tile < n_tiles) walk.soften(tile, here);
+    if (tile > 0) walk.copy_out(tile - 1, other);
   }
   T::release();
 }

@@ -38,6 +38,10 @@ struct Columns {
     n_groups = shared ? 1 : (n_rows + kTileColumns - 1) / kTileColumns * n_terms;
   }
   size_t group(size_t row, size_t term) const { return shared ? 0 : row / kTileColumns * n_terms + term; }
+  /// After the groups of the rows before `row_end`.
+  size_t end_group(size_t row_end) const {
+    return shared ? 1 : (row_end + kTileColumns - 1) / kTileColumns * n_terms;
+  }
   size_t column(size_t row, size_t term) const { return shared ? row * n_terms + term : row % kTileColumns; }
 };
 
@@ -66,6 +70,18 @@ inline void split(__m512 x, __m512 (&terms)[kMaxTerms]) {
   terms[2] = _mm512_sub_ps(rest, terms[1]);
 }
 
+/// Terms of 16 activations, or the one rounded number, each in the upper half of its lane.
+inline void split_in_place(__m512 x, Rounding rounding, __m512i (&terms)[kMaxTerms]) {
+  if (rounding == Rounding::ToBF16) {
+    terms[0] = _mm512_castps_si512(Avx512::round_bf16(x));
+    return;
+  }
+  __m512 parts[kMaxTerms];
+  split(x, parts);
+  for (size_t i = 0; i < kMaxTerms; ++i)
+    terms[i] = _mm512_and_si512(_mm512_castps_si512(parts[i]), _mm512_set1_epi32(static_cast<int>(0xffff0000u)));
+}
+
 /// Terms of 32 activations of one row from x on (`n` of them; the rest are zero).
 inline void split(const float* x, size_t n, Rounding rounding, __m512i (&terms)[kMaxTerms]) {
   const __m512 a = n >= 16 ? Avx512::load(x) : Avx512::load_n(x, n);
@@ -80,13 +96,14 @@ inline void split(const float* x, size_t n, Rounding rounding, __m512i (&terms)[
   for (size_t i = 0; i < kMaxTerms; ++i) terms[i] = Avx512::upper_halves(terms_a[i], terms_b[i]);
 }
 
-/// The rows of args within one run of 16 (or all of a shared group), block by block.
-inline void pack_run(const PackArgs& args, size_t begin, size_t end) {
+/// The rows of args within one run of 16 (or all of a shared group), block by block. The inputs are those from a
+/// block on, as x begins there, up to `input_end`.
+inline void pack_run(const PackArgs& args, size_t begin, size_t end, size_t first_block, size_t input_end) {
   const Columns columns(args.n_rows, args.rounding);
-  const size_t blocks = n_blocks(args.k);
-  for (size_t block = 0; block < blocks; ++block) {
-    const size_t at = block * kTileK;
-    const size_t n = args.k - at < kTileK ? args.k - at : kTileK;
+  const size_t blocks = n_blocks(args.k), end_block = n_blocks(input_end);
+  for (size_t block = first_block; block < end_block; ++block) {
+    const size_t at = (block - first_block) * kTileK, left = input_end - block * kTileK;
+    const size_t n = left < kTileK ? left : kTileK;
     __m512i tiles[kMaxTerms][kTileColumns];
     for (auto& tile : tiles) {
       for (__m512i& column : tile) column = _mm512_setzero_si512();
@@ -105,11 +122,11 @@ inline void pack_run(const PackArgs& args, size_t begin, size_t end) {
   }
 }
 
-inline void amx_pack(const PackArgs& args) {
+inline void amx_pack_inputs(const PackArgs& args, size_t input_begin, size_t input_end) {
   for (size_t begin = args.row_begin, end; begin < args.row_end; begin = end) {
     end = begin / kTileColumns * kTileColumns + kTileColumns;
     if (end > args.row_end) end = args.row_end;
-    pack_run(args, begin, end);
+    pack_run(args, begin, end, input_begin / kTileK, input_end);
   }
 }
 

@@ -36,6 +36,11 @@ struct AmxTiles {
   static void load(const void* p, size_t stride) {
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(p), "r"(stride), "i"(kTile) : "memory");
   }
+  /// The same of what is read once while other data should stay in the first-level cache.
+  template <int kTile>
+  static void load_passing(const void* p, size_t stride) {
+    __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" : : "r"(p), "r"(stride), "i"(kTile) : "memory");
+  }
   template <int kTile>
   static void store(void* p, size_t stride) {
     __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(p), "r"(stride), "i"(kTile) : "memory");

@@ -29,7 +29,7 @@ struct WeightRows {
 
   static WeightRows at(const MatmulArgs& args, size_t feature) {
     const size_t row_bytes = args.k * sizeof(uint16_t);
-    const size_t left = args.feature_end - feature;
+    const size_t left = feature < args.feature_end ? args.feature_end - feature : 0;
     return {static_cast<const char*>(args.weight) + feature * row_bytes, row_bytes,
             left < kWeightRows ? left : kWeightRows};
   }
@@ -47,31 +47,11 @@ struct WeightRows {
   }
 };
 
-/// One of the passes that share a run of blocks, each with up to two groups of columns.
-struct Pass {
-  size_t blocks;      // of all of k
-  size_t run;         // blocks of a run; the last one may have fewer
-  size_t begin, end;  // this run
-  size_t index, count;
-  bool from_memory;  // where the weights come from; otherwise a cache has them
-
-  /// What a pass asks memory for at a block. The first pass brings the weights that it reads itself, some blocks
-  /// ahead; the others share in asking for what it will read a run later, so that memory is not idle while they
-  /// multiply. Past the end of a row that is the start of those `next` features on.
-  void ask(const WeightRows& rows, size_t block, size_t ahead, size_t next) const {
-    if (!from_memory || (index > 0 && block % (count - 1) != index - 1)) return;
-    const size_t at = block + (index == 0 ? ahead : run);
-    at < blocks ? rows.prefetch(at, 0) : rows.prefetch(at - blocks, next);
-  }
-};
-
 /// bf16 weights of 16 * kTiles features.
 template <int kTiles>
 struct StoredTiles {
-  static constexpr int kWeightTiles = kTiles, kTerms = 1;
+  static constexpr size_t kWeightTiles = kTiles;
   static constexpr size_t kFeatures = kTiles * kWeightRows;
-  static constexpr size_t kRunBlocks = SIZE_MAX;
-  static constexpr size_t kPassGroups = 6;
 
   WeightRows rows[kTiles];
 
@@ -79,12 +59,14 @@ struct StoredTiles {
     for (int i = 0; i < kTiles; ++i) rows[i] = WeightRows::at(args, feature + static_cast<size_t>(i) * kWeightRows);
   }
 
-  void prepare(const Pass& pass, size_t block) const {
-    for (const WeightRows& tile : rows) pass.ask(tile, block, 2, kFeatures);
+  /// Asks memory for weights some blocks ahead; past the end of a row, for the start of those kFeatures on.
+  void prepare(size_t block) const {
+    const size_t blocks = (rows[0].row_bytes + 63) / 64, at = block + 2;
+    for (const WeightRows& tile : rows) at < blocks ? tile.prefetch(at, 0) : tile.prefetch(at - blocks, kFeatures);
   }
 
   template <class T, int kTile>
-  void load(const Pass&, size_t block) const {
+  void load(size_t block) const {
     const WeightRows& tile = rows[kTile];
     const size_t offset = block * 64, n_bytes = tile.block_bytes(block);
     if (tile.n_features == kWeightRows && n_bytes == 64)
@@ -111,46 +93,6 @@ inline void split_f16(__m512i weights, __m512i& high, __m512i& rest) {
   high = pairs(even, odd);
   rest = pairs(_mm512_sub_ps(even, first_bits(even)), _mm512_sub_ps(odd, first_bits(odd)));
 }
-
-/// float16 weights of 16 features. The first pass over a run makes its tiles, which all passes read: runs are short
-/// enough to stay in the first cache, passes have groups enough to be worth it.
-struct SplitTiles {
-  static constexpr int kWeightTiles = 2, kTerms = 2;
-  static constexpr size_t kFeatures = kWeightRows;
-  static constexpr size_t kRunBlocks = 16;
-  static constexpr size_t kPassGroups = 24;
-
-  WeightRows rows;
-  alignas(64) char tiles[kRunBlocks][kTerms][kTileBytes];
-
-  SplitTiles(const MatmulArgs& args, size_t feature) : rows(WeightRows::at(args, feature)) {}
-
-  /// Makes tiles a block before their use, so that a load does not wait for stores.
-  void prepare(const Pass& pass, size_t block) {
-    pass.ask(rows, block, 3, kFeatures);
-    if (pass.index > 0) return;
-    if (block == pass.begin) make(pass, block);
-    if (block + 1 < pass.end) make(pass, block + 1);
-  }
-
-  template <class T, int kTile>
-  void load(const Pass& pass, size_t block) const {
-    T::template load<kWeightTile + kTile>(tiles[block - pass.begin][kTile], 64);
-  }
-
-  void make(const Pass& pass, size_t block) {
-    char* out = tiles[block - pass.begin][0];
-    const char* in = rows.start + block * 64;
-    const size_t n = rows.block_bytes(block) / sizeof(uint16_t);
-    for (size_t row = 0; row < kWeightRows; ++row, in += rows.row_bytes, out += 64) {
-      __m512i high = _mm512_setzero_si512(), rest = high;
-      if (row < rows.n_features)
-        split_f16(n == kTileK ? Avx512::load_bits(in) : Avx512::load_halves(in, n), high, rest);
-      _mm512_store_si512(out, high);
-      _mm512_store_si512(out + kTileBytes, rest);
-    }
-  }
-};
 
 }  // namespace
 }  // namespace kvfork::kernels

@@ -217,15 +217,26 @@ template <class V>
 void attention_merge(float* max, float* sum, float* out, const float* max_b, const float* sum_b, const float* out_b,
                      size_t n_rows, size_t head_dim) noexcept {
   const size_t stride = value_stride(head_dim);
-  for (size_t row = 0; row < n_rows; ++row) {
-    const float larger = max[row] > max_b[row] ? max[row] : max_b[row];
-    const auto a = exp<V>(V::broadcast(max[row] - larger));
-    const auto b = exp<V>(V::broadcast(max_b[row] - larger));
-    const auto merge = [=](typename V::Reg x, typename V::Reg y) { return V::fma(x, a, V::mul(y, b)); };
-    V::store_n(sum + row, 1, merge(V::load_n(sum + row, 1), V::load_n(sum_b + row, 1)));
-    max[row] = larger;
-    for (size_t d = row * stride; d < (row + 1) * stride; d += V::kLanes) {
-      V::store(out + d, merge(V::load(out + d), V::load(out_b + d)));
+  for (size_t first = 0; first < n_rows; first += V::kLanes) {
+    const size_t n = n_rows - first < V::kLanes ? n_rows - first : V::kLanes;
+    // What the two parts of each row are multiplied by, a row a lane.
+    float larger[V::kLanes] = {}, old[V::kLanes] = {}, later[V::kLanes] = {};
+    for (size_t i = 0; i < n; ++i) {
+      const size_t row = first + i;
+      larger[i] = max[row] > max_b[row] ? max[row] : max_b[row];
+      old[i] = max[row] - larger[i];
+      later[i] = max_b[row] - larger[i];
+      max[row] = larger[i];
+    }
+    V::store(old, exp<V>(V::load(old)));
+    V::store(later, exp<V>(V::load(later)));
+    for (size_t i = 0; i < n; ++i) {
+      const size_t row = first + i;
+      const auto a = V::broadcast(old[i]), b = V::broadcast(later[i]);
+      const auto merge = [=](typename V::Reg x, typename V::Reg y) { return V::fma(x, a, V::mul(y, b)); };
+      V::store_n(sum + row, 1, merge(V::load_n(sum + row, 1), V::load_n(sum_b + row, 1)));
+      for (size_t d = row * stride; d < (row + 1) * stride; d += V::kLanes)
+        V::store(out + d, merge(V::load(out + d), V::load(out_b + d)));
     }
   }
 }

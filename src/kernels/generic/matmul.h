@@ -153,7 +153,8 @@ template <class W, int kRows, int kFeatures>
 void multiply_few(const MatmulArgs& args, const PackedLayout<W>& layout) {
   const Prefetch ahead{.weight_bytes = rows_fit(layout) ? kAheadShort : kAheadLong};
   const size_t n_tiles = (args.feature_end - args.feature_begin + kFeatures - 1) / kFeatures;
-  Tile tile{.row = 0, .first = args.feature_begin, .stride = n_tiles, .end = args.feature_end, .panel = 0};
+  Tile tile{
+      .row = args.row_begin, .first = args.feature_begin, .stride = n_tiles, .end = args.feature_end, .panel = 0};
   for (; tile.first < args.feature_begin + n_tiles; ++tile.first) {
     for (tile.panel = 0; tile.panel < layout.n_panels; ++tile.panel)
       multiply_tile<W, kRows, kFeatures>(args, layout, tile, ahead);
@@ -164,7 +165,7 @@ template <class W, int kRows>
 void multiply_up_to(const MatmulArgs& args, const PackedLayout<W>& layout) {
   using V = typename W::V;
   if constexpr (kRows > 1) {
-    if (args.n_rows < kRows) return multiply_up_to<W, kRows - 1>(args, layout);
+    if (args.row_end - args.row_begin < kRows) return multiply_up_to<W, kRows - 1>(args, layout);
   } else if constexpr (V::kLongRowFeatures != V::kTileFeatures) {
     if (!rows_fit(layout)) return multiply_few<W, kRows, V::kLongRowFeatures>(args, layout);
   }
@@ -233,15 +234,15 @@ template <class W>
 void multiply_many(const MatmulArgs& args, const PackedLayout<W>& layout) {
   constexpr int kMostRows = W::V::kTileRows;
   constexpr size_t kMostFeatures = chunk_features<typename W::V>(W::kElementBytes);
-  ChunkRows chunk{.n_tiles = (args.n_rows + kMostRows - 1) / kMostRows};
+  ChunkRows chunk{.n_tiles = (args.row_end - args.row_begin + kMostRows - 1) / kMostRows};
   for (chunk.begin = args.feature_begin; chunk.begin < args.feature_end; chunk.begin = chunk.end) {
     const size_t left = args.feature_end - chunk.begin;
     chunk.end = chunk.begin + (left < kMostFeatures ? left : kMostFeatures);
     for (chunk.panel = 0; chunk.panel < layout.n_panels; ++chunk.panel) {
-      chunk.row = 0;
+      chunk.row = args.row_begin;
       for (chunk.tile = 0; chunk.tile < chunk.n_tiles; ++chunk.tile, chunk.row += chunk.n_rows) {
         const size_t tiles_left = chunk.n_tiles - chunk.tile;
-        chunk.n_rows = (args.n_rows - chunk.row + tiles_left - 1) / tiles_left;
+        chunk.n_rows = (args.row_end - chunk.row + tiles_left - 1) / tiles_left;
         multiply_chunk_rows<W, kMostRows, (kMostRows + 1) / 2>(args, layout, chunk);
       }
     }
@@ -250,9 +251,9 @@ void multiply_many(const MatmulArgs& args, const PackedLayout<W>& layout) {
 
 template <class W>
 void multiply(const MatmulArgs& args) {
-  if (args.n_rows == 0 || args.feature_begin >= args.feature_end) return;
+  if (args.row_begin >= args.row_end || args.feature_begin >= args.feature_end) return;
   const PackedLayout<W> layout(args.n_rows, args.k);
-  if (args.n_rows <= W::V::kTileRows) {
+  if (args.row_end - args.row_begin <= W::V::kTileRows) {
     multiply_up_to<W, W::V::kTileRows>(args, layout);
   } else {
     multiply_many(args, layout);

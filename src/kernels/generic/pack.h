@@ -119,6 +119,7 @@ struct PackedLayout {
     n_panels = (k + panel_inputs - 1) / panel_inputs;
   }
 
+  size_t panel(size_t input) const { return input / panel_inputs; }
   size_t begin(size_t panel) const { return panel * panel_inputs; }
   size_t n_inputs(size_t panel) const { return panel + 1 < n_panels ? panel_inputs : k - begin(panel); }
   /// Rows a multiple of 1024 bytes apart would fall into the same few cache sets, so such a row gets one line more.
@@ -176,20 +177,29 @@ size_t packed_bytes(size_t n_rows, size_t k, Element weight_type) noexcept {
                          [&]<class W>(W) { return PackedLayout<W>(n_rows, k).n_bytes(); });
 }
 
+/// Inputs [begin, end) of what `pack` packs, x being where the first of them is. They begin at a whole step.
 template <class V>
-void pack(const PackArgs& args) noexcept {
+void pack_inputs(const PackArgs& args, size_t begin, size_t end) {
   with_weights<V>(args.weight_type, args.rounding, [&]<class W>(W) {
     const PackedLayout<W> layout(args.n_rows, args.k);
     for (size_t row = args.row_begin; row < args.row_end; ++row) {
-      for (size_t panel = 0; panel < layout.n_panels; ++panel) {
-        const float* x = args.x + (row - args.row_begin) * args.x_stride + layout.begin(panel);
-        float* out = static_cast<float*>(args.packed) + layout.offset(panel, row);
-        const size_t n = layout.n_inputs(panel);
-        for (size_t i = 0; i < n; i += W::kStep, out += W::kPackedStep)
-          pack_step<W>(x + i, n - i, args.rounding, out);
+      const float* x = args.x + (row - args.row_begin) * args.x_stride;
+      for (size_t at = begin, panel_end; at < end; at = panel_end) {
+        const size_t panel = layout.panel(at), first = at - layout.begin(panel);
+        panel_end = layout.begin(panel) + layout.n_inputs(panel);
+        if (panel_end > end) panel_end = end;
+        float* out =
+            static_cast<float*>(args.packed) + layout.offset(panel, row) + first / W::kStep * W::kPackedStep;
+        for (size_t i = at; i < panel_end; i += W::kStep, out += W::kPackedStep)
+          pack_step<W>(x + (i - begin), panel_end - i, args.rounding, out);
       }
     }
   });
+}
+
+template <class V>
+void pack(const PackArgs& args) noexcept {
+  pack_inputs<V>(args, 0, args.k);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "kernels/generic/attention.h"
 #include "kernels/generic/elementwise.h"
+#include "kernels/generic/gated.h"
 #include "kernels/generic/kv.h"
 #include "kernels/generic/matmul.h"
 #include "kernels/generic/norm.h"
@@ -16,11 +17,15 @@ template <class V>
 constexpr KernelTable make_table(const char* name) {
   return {
       .name = name,
+      .workspace_bytes = kGatedBytes,
       .pack_rows = 1,
+      .chunk_rows = chunk_rows<V>,
+      .range_features = kRangeFeatures<V>,
       .item_features = item_features<V>,
       .packed_bytes = packed_bytes<V>,
       .pack = pack<V>,
       .matmul = matmul<V>,
+      .gated = gated<GenericProducts<V>>,
       .rms_norm = rms_norm<V>,
       .rope = rope<V>,
       .silu_mul = silu_mul<V>,

@@ -39,6 +39,10 @@ struct EmulatedTiles {
     for (size_t row = 0; row < 16; ++row) memcpy(tile + row * 64, static_cast<const char*>(p) + row * stride, 64);
   }
   template <int kTile>
+  static void load_passing(const void* p, size_t stride) {
+    load<kTile>(p, stride);
+  }
+  template <int kTile>
   static void store(void* p, size_t stride) {
     const unsigned char* tile = read(kTile);
     for (size_t row = 0; row < 16; ++row) copy(static_cast<char*>(p) + row * stride, tile + row * 64);
