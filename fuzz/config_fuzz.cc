@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "checkpoint/architecture.h"
 #include "checkpoint/config.h"
 #include "checkpoint/dtype.h"
 #include "checkpoint/generation_config.h"
@@ -16,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   try {
     const ModelConfig config = parse_config(text, "input");
-    for (const ExpectedTensor& tensor : expected_tensors(config)) {
+    for (const TensorSpec& tensor : config.spec.tensors) {
       if (!count_elements(tensor.shape)) std::abort();
     }
   } catch (const kvfork::Error&) {

@@ -1,3 +1,4 @@
+// Opens a checkpoint: which files there are, what they say, and where each weight lies.
 #include "checkpoint/checkpoint.h"
 
 #include <fmt/ranges.h>
@@ -6,10 +7,10 @@
 #include <map>
 #include <set>
 #include <thread>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
-#include "checkpoint/architecture.h"
 #include "checkpoint/gguf_config.h"
 #include "checkpoint/gguf_weights.h"
 #include "checkpoint/shard_index.h"
@@ -82,9 +83,9 @@ const std::vector<int32_t>& Checkpoint::eos_token_ids() const noexcept {
 }
 
 const Weight* Checkpoint::find_weight(std::string_view name) const noexcept {
-  const auto found = std::lower_bound(weights_.begin(), weights_.end(), name,
-                                      [](const Weight& weight, std::string_view key) { return weight.name < key; });
-  return found != weights_.end() && found->name == name ? &*found : nullptr;
+  const auto found =
+      std::find_if(weights_.begin(), weights_.end(), [name](const Weight& weight) { return weight.name == name; });
+  return found != weights_.end() ? &*found : nullptr;
 }
 
 std::vector<const base::MappedFile*> Checkpoint::files() const {
@@ -103,7 +104,7 @@ void Checkpoint::open_directory(const fs::path& path) {
     fail(ErrorCode::Unsupported, "{}: adapters are not applied; merge it into the model and save that",
          (path / "adapter_config.json").string());
   config_json_ = base::read_file(config_path, kMaxConfigBytes);
-  config_ = parse_config(config_json_, config_path.string());
+  config_ = parse_config(config_json_, config_path.string());  // a model that does not run is refused before its weights
   const fs::path generation_path = path / "generation_config.json";
   // Without the file, Transformers takes generation settings out of config.json, where older checkpoints have them.
   generation_config_ =
@@ -116,10 +117,10 @@ void Checkpoint::open_directory(const fs::path& path) {
   const fs::path index = path / "model.safetensors.index.json";
   if (file_exists(single)) {
     shards_.push_back(Safetensors::open(single));
-    take_safetensors(single.string());
+    take_safetensors(config_path.string(), single.string());
   } else if (file_exists(index)) {
     open_shards(index);
-    take_safetensors(index.string());
+    take_safetensors(config_path.string(), index.string());
   } else {
     fail_no_weights(path);
   }
@@ -161,18 +162,26 @@ void Checkpoint::open_shards(const fs::path& index) {
   fail(ErrorCode::Corrupt, "{}: index and shards disagree: {}", index.string(), fmt::join(problems, "; "));
 }
 
-void Checkpoint::take_safetensors(std::string_view subject) {
+void Checkpoint::take_safetensors(std::string_view config_subject, std::string_view subject) {
+  TensorNames names;
   std::vector<FoundTensor> found;
   for (const Safetensors& shard : shards_) {
     file_bytes_ += shard.file_bytes();
     for (const TensorView& tensor : shard.tensors()) {
-      found.push_back(
-          {tensor.name, tensor.name, tensor.shape, dtype_name(tensor.dtype), is_weight_type(tensor.dtype)});
-      weights_.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.data});
+      names.names.emplace(tensor.name);
+      found.push_back({tensor.name, tensor.shape, dtype_name(tensor.dtype), is_weight_type(tensor.dtype)});
     }
   }
-  check_tensors(found, config_, subject);
-  keep_needed_weights();
+  config_ = parse_config(config_json_, config_subject, names);
+  check_tensors(found, config_.spec, config_.architecture, subject);
+  std::unordered_map<std::string_view, const TensorView*> by_name;
+  for (const Safetensors& shard : shards_) {
+    for (const TensorView& tensor : shard.tensors()) by_name.emplace(tensor.name, &tensor);
+  }
+  for (const TensorSpec& tensor : config_.spec.tensors) {
+    const TensorView& view = *by_name.at(tensor.file_name);
+    weights_.push_back({tensor.name, view.dtype, view.shape, view.data});
+  }
 }
 
 void Checkpoint::open_gguf(GgufFile file, size_t n_threads) {
@@ -182,12 +191,6 @@ void Checkpoint::open_gguf(GgufFile file, size_t n_threads) {
   weights_ = std::move(loaded.weights);
   memory_ = std::move(loaded.memory);
   file_bytes_ = gguf_->file_bytes();
-  keep_needed_weights();
-}
-
-void Checkpoint::keep_needed_weights() {
-  std::erase_if(weights_, [this](const Weight& weight) { return is_ignorable_tensor(weight.name, config_); });
-  std::sort(weights_.begin(), weights_.end(), [](const Weight& a, const Weight& b) { return a.name < b.name; });
 }
 
 }  // namespace kvfork::checkpoint

@@ -35,9 +35,10 @@ class Checkpoint {
   /// generation_config's eos_token_id where it has it, else the config's.
   const std::vector<int32_t>& eos_token_ids() const noexcept;
 
-  /// Exactly what the config implies, sorted by name: nothing missing, nothing else (a tied checkpoint's
+  /// weights()[i] is the tensor spec.tensors[i] of the config: nothing missing, nothing else (a tied checkpoint's
   /// lm_head.weight is not among them).
   const std::vector<Weight>& weights() const noexcept { return weights_; }
+  /// A weight by its name; a walk over all of them.
   const Weight* find_weight(std::string_view name) const noexcept;
 
   bool is_gguf() const noexcept { return gguf_.has_value(); }
@@ -56,9 +57,8 @@ class Checkpoint {
  private:
   void open_directory(const std::filesystem::path& path);
   void open_shards(const std::filesystem::path& index);
-  void take_safetensors(std::string_view subject);
+  void take_safetensors(std::string_view config_subject, std::string_view subject);
   void open_gguf(GgufFile file, size_t n_threads);
-  void keep_needed_weights();
 
   ModelConfig config_;
   std::string config_json_;

@@ -11,6 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/model_spec.h"
+#include "checkpoint/tensor_names.h"
+
 namespace kvfork::checkpoint {
 
 /// Scaling of the rotary frequencies, as Transformers' modeling_rope_utils computes it.
@@ -50,11 +53,13 @@ struct ModelConfig {
   std::vector<int32_t> eos_token_id;  ///< empty when the file says null or nothing
   std::optional<int32_t> bos_token_id;
   std::optional<int32_t> pad_token_id;
+  ModelSpec spec;  ///< what the model computes
 };
 
 /// Throws Error{Corrupt} for text that is not a config, Error{Unsupported} for one that kvfork does not run.
-/// `subject` names the text in errors.
-ModelConfig parse_config(std::string_view json, std::string_view subject);
+/// `subject` names the text in errors. `names` are those of the checkpoint's tensors, where they decide over the form
+/// of the model.
+ModelConfig parse_config(std::string_view json, std::string_view subject, const TensorNames& names = {});
 
 /// Throws Error{Corrupt} naming the first size out of range. After it, sizes multiply without overflow and every
 /// relation stated in ModelConfig holds.

@@ -1,4 +1,7 @@
+// Translates the metadata of a GGUF file into the fields of config.json, so that one description serves both.
 #include "checkpoint/gguf_config.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -8,7 +11,7 @@
 #include <numbers>
 
 #include "base/error.h"
-#include "checkpoint/architecture.h"
+#include "checkpoint/families/family.h"
 
 namespace kvfork::checkpoint {
 namespace {
@@ -96,8 +99,8 @@ double llama3_divisor(double frequency, const RopeScaling& scaling) {
 
 // rope_freqs.weight holds one divisor per frequency and not the parameters that made them. Llama 3.1 and later use
 // one set of parameters but for `factor`, so that set is tried, and must give every stored divisor again.
-RopeScaling recover_rope_scaling(const GgufFile& file, const GgufTensor& tensor, const ModelConfig& config) {
-  const size_t n = config.head_dim / 2;
+RopeScaling recover_rope_scaling(const GgufFile& file, const GgufTensor& tensor, size_t head_dim, double theta) {
+  const size_t n = head_dim / 2;
   if (tensor.type == nullptr || tensor.type->name != "F32" || tensor.shape != std::vector<uint64_t>{n})
     fail(ErrorCode::Corrupt, "{}: rope_freqs.weight: expected F32 [{}], found {} {}", file.subject(), n,
          tensor.type == nullptr ? "an unknown type" : tensor.type->name, tensor.shape.size());
@@ -113,7 +116,7 @@ RopeScaling recover_rope_scaling(const GgufFile& file, const GgufTensor& tensor,
   scaling.original_max_position_embeddings = 8192;
   for (size_t i = 0; i < n; ++i) {
     const double frequency =
-        std::pow(config.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(config.head_dim));
+        std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
     const double expected = llama3_divisor(frequency, scaling);
     if (!(std::abs(divisors[i] - expected) <= 1e-4 * expected))
       fail(ErrorCode::Unsupported,
@@ -125,8 +128,8 @@ RopeScaling recover_rope_scaling(const GgufFile& file, const GgufTensor& tensor,
   return scaling;
 }
 
-RopeScaling read_rope_scaling(const GgufFile& file, const ArchitectureMetadata& metadata,
-                              const ModelConfig& config) {
+RopeScaling read_rope_scaling(const GgufFile& file, const ArchitectureMetadata& metadata, size_t head_dim,
+                              double theta) {
   RopeScaling scaling;
   const std::string_view type = metadata.find_string("rope.scaling.type").value_or("none");
   if (type == "linear") {
@@ -141,7 +144,7 @@ RopeScaling read_rope_scaling(const GgufFile& file, const ArchitectureMetadata& 
   }
   const GgufTensor* divisors = file.find_tensor("rope_freqs.weight");
   if (divisors == nullptr) return scaling;
-  const RopeScaling recovered = recover_rope_scaling(file, *divisors, config);
+  const RopeScaling recovered = recover_rope_scaling(file, *divisors, head_dim, theta);
   if (scaling.kind != RopeScaling::Kind::None && recovered.kind != RopeScaling::Kind::None)
     fail(ErrorCode::Unsupported, "{}: both rope.scaling and rope_freqs.weight are there", file.subject());
   return scaling.kind != RopeScaling::Kind::None ? scaling : recovered;
@@ -159,59 +162,92 @@ size_t read_vocab_size(const GgufFile& file, const ArchitectureMetadata& metadat
   return vocab_size;
 }
 
-std::optional<int32_t> find_token_id(const GgufFile& file, std::string_view key) {
+// The fields of a config.json, written one after the other.
+class ConfigText {
+ public:
+  void add(std::string_view key, std::string_view json) {
+    text_ += fmt::format("{}\"{}\":{}", text_.empty() ? "{" : ",", key, json);
+  }
+  void add(std::string_view key, size_t value) { add(key, std::string_view(fmt::format("{}", value))); }
+  // JSON has no infinity and no NaN; a number beyond the range of double is refused as one where it is read.
+  void add(std::string_view key, double value) {
+    add(key, std::string_view(std::isfinite(value) ? fmt::format("{}", value) : "-1"));
+  }
+  void add(std::string_view key, bool value) { add(key, std::string_view(value ? "true" : "false")); }
+  std::string take() && { return std::move(text_) + "}"; }
+
+ private:
+  std::string text_;
+};
+
+// Absent where the file says nothing. Some converters write -1 (as 2^32 - 1 too) for "none", which is null.
+void add_token_id(const GgufFile& file, std::string_view key, std::string_view name, ConfigText& config) {
+  if (file.find_value(key) == nullptr) return;
   const auto id = file.find_integer(key);
-  if (!id) return std::nullopt;
-  // Some converters write -1 (as 2^32 - 1 too) for "none".
-  if (*id < 0 || *id > std::numeric_limits<int32_t>::max()) return std::nullopt;
-  return static_cast<int32_t>(*id);
+  const bool is_id = id && *id >= 0 && *id <= std::numeric_limits<int32_t>::max();
+  config.add(name, std::string_view(is_id ? fmt::format("{}", *id) : "null"));
 }
 
-void read_token_ids(const GgufFile& file, const Architecture& architecture, ModelConfig& config) {
-  const bool has_bos = file.find_value("tokenizer.ggml.bos_token_id") != nullptr;
-  const bool has_eos = file.find_value("tokenizer.ggml.eos_token_id") != nullptr;
-  config.bos_token_id = has_bos ? find_token_id(file, "tokenizer.ggml.bos_token_id") : architecture.bos_token_id;
-  const auto eos = has_eos ? find_token_id(file, "tokenizer.ggml.eos_token_id") : architecture.eos_token_id;
-  if (eos) config.eos_token_id = {*eos};
-  config.pad_token_id = find_token_id(file, "tokenizer.ggml.padding_token_id");
+std::string rope_scaling_json(const RopeScaling& scaling) {
+  ConfigText json;
+  switch (scaling.kind) {
+    case RopeScaling::Kind::None:
+      return "null";
+    case RopeScaling::Kind::Linear:
+      json.add("rope_type", std::string_view("\"linear\""));
+      json.add("factor", scaling.factor);
+      break;
+    case RopeScaling::Kind::Llama3:
+      json.add("rope_type", std::string_view("\"llama3\""));
+      json.add("factor", scaling.factor);
+      json.add("low_freq_factor", scaling.low_freq_factor);
+      json.add("high_freq_factor", scaling.high_freq_factor);
+      json.add("original_max_position_embeddings", scaling.original_max_position_embeddings);
+      break;
+  }
+  return std::move(json).take();
+}
+
+std::string config_json(const GgufFile& file, const Family& family) {
+  const ArchitectureMetadata metadata(file);
+  refuse_effective_fields(metadata);
+  const size_t hidden = metadata.get_size("embedding_length");
+  const size_t inner = metadata.get_size("feed_forward_length");
+  const size_t n_layers = metadata.get_size("block_count");
+  const size_t n_heads = metadata.get_size("attention.head_count");
+  const size_t head_dim = read_head_dim(metadata, hidden, n_heads);
+  const double theta = metadata.find_number("rope.freq_base").value_or(10000.0);
+
+  ConfigText config;
+  config.add("model_type", std::string_view(fmt::format("\"{}\"", family.model_type)));
+  config.add("hidden_size", hidden);
+  config.add("intermediate_size", inner);
+  config.add("num_hidden_layers", n_layers);
+  config.add("num_attention_heads", n_heads);
+  config.add("num_key_value_heads", metadata.find_size("attention.head_count_kv").value_or(n_heads));
+  config.add("head_dim", head_dim);
+  config.add("vocab_size", read_vocab_size(file, metadata));
+  config.add("max_position_embeddings", metadata.get_size("context_length"));
+  if (const auto eps = metadata.find_number("attention.layer_norm_rms_epsilon")) config.add("rms_norm_eps", *eps);
+  config.add("rope_theta", theta);
+  config.add("rope_scaling", std::string_view(rope_scaling_json(read_rope_scaling(file, metadata, head_dim, theta))));
+  config.add("tie_word_embeddings", file.find_tensor("output.weight") == nullptr);
+  add_token_id(file, "tokenizer.ggml.bos_token_id", "bos_token_id", config);
+  add_token_id(file, "tokenizer.ggml.eos_token_id", "eos_token_id", config);
+  add_token_id(file, "tokenizer.ggml.padding_token_id", "pad_token_id", config);
+  return std::move(config).take();
 }
 
 }  // namespace
 
 ModelConfig make_gguf_config(const GgufFile& file) {
-  const Architecture* architecture = find_architecture(file.architecture());
-  if (architecture == nullptr)
+  const Family* family = find_family_of_gguf(file.architecture());
+  if (family == nullptr)
     fail(ErrorCode::Unsupported, "{}: general.architecture: expected that of one of {}, found \"{}\"",
-         file.subject(), list_architectures(), file.architecture());
-  const ArchitectureMetadata metadata(file);
-  refuse_effective_fields(metadata);
-
-  ModelConfig config;
-  config.model_type = architecture->model_type;
-  config.architecture = architecture->class_name;
-  config.hidden_size = metadata.get_size("embedding_length");
-  config.intermediate_size = metadata.get_size("feed_forward_length");
-  config.num_hidden_layers = metadata.get_size("block_count");
-  config.num_attention_heads = metadata.get_size("attention.head_count");
-  config.num_key_value_heads = metadata.find_size("attention.head_count_kv").value_or(config.num_attention_heads);
-  config.head_dim = read_head_dim(metadata, config.hidden_size, config.num_attention_heads);
-  config.vocab_size = read_vocab_size(file, metadata);
-  config.max_position_embeddings = metadata.get_size("context_length");
-  config.rms_norm_eps =
-      metadata.find_number("attention.layer_norm_rms_epsilon").value_or(architecture->rms_norm_eps);
-  config.rope_theta = metadata.find_number("rope.freq_base").value_or(10000.0);
-  config.hidden_act = "silu";
-  config.tie_word_embeddings = file.find_tensor("output.weight") == nullptr;
-  // Metadata does not speak of biases; the tensors do.
-  config.attention_qkv_bias = architecture->has_qkv_bias || (architecture->reads_attention_bias &&
-                                                             file.find_tensor("blk.0.attn_q.bias") != nullptr);
-  config.attention_output_bias =
-      architecture->reads_attention_bias && file.find_tensor("blk.0.attn_output.bias") != nullptr;
-  config.mlp_bias = architecture->reads_attention_bias && file.find_tensor("blk.0.ffn_up.bias") != nullptr;
-  read_token_ids(file, *architecture, config);
-  check_config(config, file.subject());
-  config.rope_scaling = read_rope_scaling(file, metadata, config);
-  return config;
+         file.subject(), list_families(), file.architecture());
+  TensorNames names{.spelling = TensorNames::Spelling::Gguf, .names = {}};
+  for (const GgufTensor& tensor : file.tensors()) names.names.insert(tensor.name);
+  return parse_config(config_json(file, *family), file.subject(), names);
 }
 
 }  // namespace kvfork::checkpoint

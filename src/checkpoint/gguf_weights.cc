@@ -1,3 +1,4 @@
+// Dequantizes and reorders the tensors of a GGUF file that cannot be used where they lie.
 #include "checkpoint/gguf_weights.h"
 
 #include <sys/mman.h>
@@ -7,9 +8,9 @@
 #include <cstring>
 #include <system_error>
 #include <thread>
+#include <unordered_map>
 
 #include "base/error.h"
-#include "checkpoint/architecture.h"
 
 namespace kvfork::checkpoint {
 namespace {
@@ -85,19 +86,15 @@ void run_jobs(const std::vector<Job>& jobs, size_t n_threads) {
   for (std::thread& helper : helpers) helper.join();
 }
 
-// Heads by which a tensor's rows are interleaved, or 0.
-size_t permuted_head_rows(std::string_view name, const ModelConfig& config) {
-  if (!find_architecture(config.model_type)->gguf_permutes_qk) return 0;
-  const bool is_qk =
-      name.find(".attn_q.") != std::string_view::npos || name.find(".attn_k.") != std::string_view::npos;
-  return is_qk ? config.head_dim : 0;
+size_t permuted_head_rows(const TensorSpec& tensor) {
+  return tensor.arrangement == Arrangement::InterleavedHalves ? tensor.head_rows : 0;
 }
 
-bool is_supported(const GgufTensor& tensor, const ModelConfig& config) {
+// A reordered vector moves single elements, which only unquantized types have.
+bool is_supported(const GgufTensor& tensor, const TensorSpec* needed) {
   if (tensor.type == nullptr || tensor.type->dequantize == nullptr) return false;
-  // A reordered vector moves single elements, which only unquantized types have.
-  return tensor.shape.size() > 1 || tensor.type->block_elements == 1 ||
-         permuted_head_rows(tensor.name, config) == 0;
+  return tensor.shape.size() > 1 || tensor.type->block_elements == 1 || needed == nullptr ||
+         permuted_head_rows(*needed) == 0;
 }
 
 Job make_job(const GgufTensor& tensor, size_t permuted_head) {
@@ -122,31 +119,29 @@ size_t align_up(size_t n) {
 }  // namespace
 
 GgufWeights load_gguf_weights(const GgufFile& file, const ModelConfig& config, size_t n_threads) {
+  const ModelSpec& spec = config.spec;
+  std::unordered_map<std::string_view, const TensorSpec*> needed;
+  for (const TensorSpec& tensor : spec.tensors) needed.emplace(tensor.file_name, &tensor);
   std::vector<FoundTensor> found;
-  std::vector<std::string> names;
-  names.reserve(file.tensors().size());
+  std::unordered_map<std::string_view, const GgufTensor*> by_name;
   for (const GgufTensor& tensor : file.tensors()) {
-    // Read into config.rope_scaling by make_gguf_config.
-    const bool is_rope = tensor.name == "rope_freqs.weight";
-    // A tensor without a Hugging Face name gets one that no model needs.
-    names.push_back(is_rope ? "" : find_hf_name(tensor.name).value_or("unknown " + tensor.name));
-    if (is_rope) continue;
-    found.push_back({names.back(), tensor.name, tensor.shape,
+    by_name.emplace(tensor.name, &tensor);
+    const auto use = needed.find(tensor.name);
+    found.push_back({tensor.name, tensor.shape,
                      tensor.type == nullptr ? std::string_view("an unknown type") : tensor.type->name,
-                     is_supported(tensor, config)});
+                     is_supported(tensor, use == needed.end() ? nullptr : use->second)});
   }
-  check_tensors(found, config, file.subject());
+  check_tensors(found, spec, config.architecture, file.subject());
 
   GgufWeights result;
   std::vector<Job> jobs;
   std::vector<size_t> job_weights;
   size_t n_bytes = 0;
-  for (size_t i = 0; i < file.tensors().size(); ++i) {
-    const GgufTensor& tensor = file.tensors()[i];
-    if (names[i].empty()) continue;
+  for (const TensorSpec& use : spec.tensors) {
+    const GgufTensor& tensor = *by_name.at(use.file_name);
     const auto stored = find_stored_dtype(*tensor.type);
-    const size_t permuted_head = permuted_head_rows(tensor.name, config);
-    result.weights.push_back({names[i], stored.value_or(DType::F32), tensor.shape, tensor.data});
+    const size_t permuted_head = permuted_head_rows(use);
+    result.weights.push_back({use.name, stored.value_or(DType::F32), tensor.shape, tensor.data});
     if (stored && permuted_head == 0) continue;
     jobs.push_back(make_job(tensor, permuted_head));
     job_weights.push_back(result.weights.size() - 1);

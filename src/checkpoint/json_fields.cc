@@ -18,6 +18,7 @@ JsonFields::JsonFields(element object, std::string_view subject) : subject_(subj
 }
 
 std::optional<element> JsonFields::find(std::string_view name) const {
+  read_.emplace(name);
   const auto found = fields_.find(name);
   if (found == fields_.end() || found->second.is_null()) return std::nullopt;
   return found->second;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,8 @@ class JsonFields {
   /// The field, or nothing when it is missing or null.
   std::optional<simdjson::dom::element> find(std::string_view name) const;
   bool has(std::string_view name) const { return fields_.count(name) != 0; }
+  /// Whether the field has been looked for.
+  bool was_read(std::string_view name) const { return read_.count(name) != 0; }
 
   // Each throws Error{Corrupt} when the field is there with another type.
   std::optional<bool> find_bool(std::string_view name) const;
@@ -46,6 +49,7 @@ class JsonFields {
 
   std::string subject_;
   std::map<std::string_view, simdjson::dom::element> fields_;
+  mutable std::set<std::string, std::less<>> read_;  // by find and what calls it
 };
 
 }  // namespace kvfork::checkpoint

@@ -1,3 +1,4 @@
+// The check of the tensors that a checkpoint holds against those that a model needs.
 #include "checkpoint/weight.h"
 
 #include <fmt/ranges.h>
@@ -7,7 +8,6 @@
 #include <unordered_set>
 
 #include "base/error.h"
-#include "checkpoint/architecture.h"
 
 namespace kvfork::checkpoint {
 namespace {
@@ -24,7 +24,7 @@ struct Problems {
   }
 };
 
-void check_one(const FoundTensor& tensor, const ExpectedTensor& expected, Problems& problems) {
+void check_one(const FoundTensor& tensor, const TensorSpec& expected, Problems& problems) {
   if (tensor.shape != expected.shape)
     problems.add(fmt::format("{}: expected shape {}, found {}", tensor.file_name, describe_shape(expected.shape),
                              describe_shape(tensor.shape)));
@@ -34,16 +34,22 @@ void check_one(const FoundTensor& tensor, const ExpectedTensor& expected, Proble
 
 }  // namespace
 
-void check_tensors(const std::vector<FoundTensor>& found, const ModelConfig& config, std::string_view subject) {
+bool is_ignorable_tensor(std::string_view file_name, const ModelSpec& spec) {
+  const bool is_tied = spec.head.tensor == spec.embedding.tensor;
+  return (is_tied && file_name == "lm_head.weight") || file_name.ends_with("rotary_emb.inv_freq") ||
+         file_name == "rope_freqs.weight";  // of a GGUF file: read into the rotation
+}
+
+void check_tensors(const std::vector<FoundTensor>& found, const ModelSpec& spec, std::string_view model,
+                   std::string_view subject) {
   std::unordered_map<std::string_view, const FoundTensor*> by_name;
-  for (const FoundTensor& tensor : found) by_name.emplace(tensor.name, &tensor);
+  for (const FoundTensor& tensor : found) by_name.emplace(tensor.file_name, &tensor);
 
   Problems problems;
-  const std::vector<ExpectedTensor> expected = expected_tensors(config);
   std::unordered_set<std::string_view> needed;
-  for (const ExpectedTensor& tensor : expected) {
-    needed.insert(tensor.name);
-    const auto match = by_name.find(tensor.name);
+  for (const TensorSpec& tensor : spec.tensors) {
+    needed.insert(tensor.file_name);
+    const auto match = by_name.find(tensor.file_name);
     if (match == by_name.end()) {
       problems.add(fmt::format("{} {} is missing", tensor.name, describe_shape(tensor.shape)));
     } else {
@@ -51,7 +57,7 @@ void check_tensors(const std::vector<FoundTensor>& found, const ModelConfig& con
     }
   }
   for (const FoundTensor& tensor : found) {
-    if (needed.count(tensor.name) == 0 && !is_ignorable_tensor(tensor.name, config))
+    if (needed.count(tensor.file_name) == 0 && !is_ignorable_tensor(tensor.file_name, spec))
       problems.add(fmt::format("{} is unexpected", tensor.file_name));
   }
   if (problems.lines.empty()) return;
@@ -62,7 +68,7 @@ void check_tensors(const std::vector<FoundTensor>& found, const ModelConfig& con
     problems.lines.push_back(fmt::format("and {} more", n_problems - kMaxListed));
   }
   base::fail(problems.has_other_than_type ? ErrorCode::Corrupt : ErrorCode::Unsupported,
-             "{}: the tensors do not fit the config of a {}: {}", subject, config.architecture,
+             "{}: the tensors do not fit the config of a {}: {}", subject, model,
              fmt::join(problems.lines, "; "));
 }
 

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/config.h"
 #include "checkpoint/dtype.h"
+#include "checkpoint/model_spec.h"
 
 namespace kvfork::checkpoint {
 
@@ -20,18 +20,22 @@ struct Weight {
   const void* data = nullptr;
 };
 
+/// Whether a checkpoint may hold this tensor although the model does not use it, as Transformers has it: the head beside
+/// a tied embedding, and buffers of rotary frequencies. `file_name` as in the file.
+bool is_ignorable_tensor(std::string_view file_name, const ModelSpec& spec);
+
 /// A tensor that a checkpoint has, described for the check.
 struct FoundTensor {
-  std::string_view name;       ///< Hugging Face spelling
-  std::string_view file_name;  ///< spelling in the file, for messages
+  std::string_view file_name;  ///< spelling in the file
   std::vector<uint64_t> shape;
   std::string_view type;  ///< "BF16", "Q4_1"
   bool is_supported_type = true;
 };
 
-/// Checks that `found` is exactly what `config` needs, but for tensors that may be ignored. Throws one
+/// Checks that `found` is exactly what `spec` needs, but for tensors that may be ignored. `model` names the architecture. Throws one
 /// Error{Corrupt} (Error{Unsupported} when only types are wrong) that names everything missing, unexpected,
 /// misshapen or of a wrong type, cut off after 20.
-void check_tensors(const std::vector<FoundTensor>& found, const ModelConfig& config, std::string_view subject);
+void check_tensors(const std::vector<FoundTensor>& found, const ModelSpec& spec, std::string_view model,
+                   std::string_view subject);
 
 }  // namespace kvfork::checkpoint

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/json_depth.h"
 #include "base/mapped_file.h"
-#include "checkpoint/architecture.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/gguf_config.h"
 #include "checkpoint/safetensors.h"
@@ -44,7 +43,7 @@ void take_config(const checkpoint::ModelConfig& config, ModelFacts& facts) {
   const size_t numbers_per_token = config.num_hidden_layers * config.num_key_value_heads * 2 * config.head_dim;
   facts.kv_bytes_per_token_float32 = numbers_per_token * 4;
   facts.kv_bytes_per_token_bfloat16 = numbers_per_token * 2;
-  for (const auto& tensor : checkpoint::expected_tensors(config))
+  for (const auto& tensor : config.spec.tensors)
     facts.n_parameters += checkpoint::count_elements(tensor.shape).value_or(0);
   facts.weight_bytes = facts.n_parameters * (config.torch_dtype == "float32" ? 4 : 2);
 }

@@ -8,6 +8,7 @@
 
 #include "base/memory_region.h"
 #include "base/sha256.h"
+#include "checkpoint/rotation.h"
 #include "kernels/scalar.h"
 #include "model/attention.h"
 #include "model/rope.h"
@@ -182,12 +183,10 @@ class Probe {
 
   // These come from the C library's pow, cos and sin.
   void add_rotary_tables() {
-    checkpoint::ModelConfig config;
-    config.head_dim = 128;
-    config.rope_theta = 1e6;
-    const auto frequencies = model::make_inverse_frequencies(config);
+    constexpr size_t kRotated = 128;
+    const auto frequencies = checkpoint::make_rotation(1e6, {}, kRotated).inverse_frequencies;
     add(frequencies);
-    std::vector<float> cos(config.head_dim / 2), sin(config.head_dim / 2);
+    std::vector<float> cos(kRotated / 2), sin(kRotated / 2);
     for (const size_t position : {1, 77, 4095, 131071}) {
       model::rotate_position(frequencies, position, cos.data(), sin.data());
       add(cos);

@@ -36,7 +36,7 @@ Forward::Forward(const checkpoint::ModelConfig& config, const Weights& weights, 
       pool_(pool),
       rounding_(rounding),
       attention_(config, kernels, pool),
-      inverse_frequencies_(make_inverse_frequencies(config)) {}
+      inverse_frequencies_(config.spec.rotations.front().inverse_frequencies) {}
 
 void Forward::run(std::span<const Step> steps, float* logits, Scratch& scratch) const {
   size_t n_rows = 0;

@@ -7,20 +7,6 @@
 namespace kvfork::model {
 namespace {
 
-// Long wavelengths are divided by `factor`, short ones kept, those between blended (Llama 3.1). Computed in float32
-// in the reference's order, so that the same frequencies come out.
-float scale_llama3(float frequency, const checkpoint::RopeScaling& scaling) {
-  const auto factor = static_cast<float>(scaling.factor);
-  const auto low = static_cast<float>(scaling.low_freq_factor);
-  const auto high = static_cast<float>(scaling.high_freq_factor);
-  const auto original = static_cast<float>(scaling.original_max_position_embeddings);
-  const float wavelength = static_cast<float>(2 * std::numbers::pi) / frequency;
-  if (wavelength > original / low) return frequency / factor;
-  if (wavelength < original / high) return frequency;
-  const float smooth = (original / wavelength - low) / (high - low);
-  return (1 - smooth) * (frequency / factor) + smooth * frequency;
-}
-
 // sum of coefficients[i] * x^i, by Horner.
 template <size_t N>
 double polynomial(const double (&coefficients)[N], double x) noexcept {
@@ -43,27 +29,6 @@ constexpr double kCosine[] = {1.0,
                               1.0 / 20922789888000.0};
 
 }  // namespace
-
-std::vector<float> make_inverse_frequencies(const checkpoint::ModelConfig& config) {
-  const size_t half = config.head_dim / 2;
-  std::vector<float> frequencies(half);
-  for (size_t i = 0; i < half; ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(config.head_dim);
-    const auto power = static_cast<float>(std::pow(config.rope_theta, static_cast<double>(exponent)));
-    frequencies[i] = 1.0f / power;
-    switch (config.rope_scaling.kind) {
-      case checkpoint::RopeScaling::Kind::None:
-        break;
-      case checkpoint::RopeScaling::Kind::Linear:
-        frequencies[i] /= static_cast<float>(config.rope_scaling.factor);
-        break;
-      case checkpoint::RopeScaling::Kind::Llama3:
-        frequencies[i] = scale_llama3(frequencies[i], config.rope_scaling);
-        break;
-    }
-  }
-  return frequencies;
-}
 
 // Our own, so that a position's rotation is the same bits on every machine: a C library picks other code for other
 // processors, and a context that was saved on one machine may be continued on another. The angle is reduced by

@@ -1,11 +1,6 @@
+// Resolves the tensors of a ModelSpec to places in the mapped files.
 #include "model/weights.h"
 
-#include <fmt/format.h>
-
-#include <string>
-#include <string_view>
-
-#include "base/check.h"
 #include "base/error.h"
 #include "kernels/select.h"
 
@@ -25,53 +20,64 @@ kernels::Element element_of(const checkpoint::Weight& weight) {
   }
 }
 
-const checkpoint::Weight& get_weight(const checkpoint::Checkpoint& checkpoint, std::string_view name) {
-  const checkpoint::Weight* weight = checkpoint.find_weight(name);
-  if (weight == nullptr) base::fail(ErrorCode::Corrupt, "{}: expected this tensor, found none", name);
-  return *weight;
-}
+class Resolver {
+ public:
+  explicit Resolver(const checkpoint::Checkpoint& checkpoint)
+      : spec_(checkpoint.config().spec), weights_(checkpoint.weights()) {}
 
-std::vector<float> get_vector(const checkpoint::Checkpoint& checkpoint, std::string_view name) {
-  const checkpoint::Weight& weight = get_weight(checkpoint, name);
-  KVFORK_CHECK(weight.shape.size() == 1);
-  std::vector<float> values(weight.shape[0]);
-  kernels::find_kernel_set("portable")->widen(weight.data, element_of(weight), values.size(), values.data());
-  return values;
-}
+  // `offset` is added to each value.
+  std::vector<float> vector(checkpoint::TensorIndex index, double offset = 0) const {
+    if (index == checkpoint::kNoTensor) return {};
+    const checkpoint::Weight& weight = weights_[index];
+    const size_t n = static_cast<size_t>(checkpoint::count_elements(weight.shape).value());
+    std::vector<float> values(n);
+    kernels::find_kernel_set("portable")->widen(weight.data, element_of(weight), n, values.data());
+    if (offset != 0) {
+      for (float& value : values) value += static_cast<float>(offset);
+    }
+    return values;
+  }
 
-// `prefix`.weight, and `prefix`.bias where the checkpoint has one.
-Matrix get_matrix(const checkpoint::Checkpoint& checkpoint, const std::string& prefix) {
-  const checkpoint::Weight& weight = get_weight(checkpoint, prefix + ".weight");
-  KVFORK_CHECK(weight.shape.size() == 2);
-  Matrix matrix{weight.data, element_of(weight), weight.shape[0], weight.shape[1], {}};
-  if (checkpoint.find_weight(prefix + ".bias") != nullptr) matrix.bias = get_vector(checkpoint, prefix + ".bias");
-  return matrix;
-}
+  Matrix matrix(const checkpoint::MatrixSpec& spec) const {
+    if (!spec.exists()) return {};
+    const checkpoint::Weight& weight = weights_[spec.tensor];
+    Matrix matrix{weight.data, element_of(weight), spec.n_features, spec.k, {}};
+    matrix.data = matrix.row(spec.first_row);
+    matrix.bias = vector(spec.bias);
+    if (!matrix.bias.empty()) {
+      matrix.bias.erase(matrix.bias.begin(), matrix.bias.begin() + static_cast<ptrdiff_t>(spec.first_row));
+      matrix.bias.resize(spec.n_features);
+    }
+    return matrix;
+  }
+
+  LayerWeights layer(const checkpoint::LayerSpec& spec) const {
+    return {.input_norm = vector(spec.attention_norm.weight, spec.attention_norm.weight_offset),
+            .q = matrix(spec.attention.projections[0].matrix),
+            .k = matrix(spec.attention.projections[1].matrix),
+            .v = matrix(spec.attention.projections[2].matrix),
+            .o = matrix(spec.attention.output),
+            .post_attention_norm = vector(spec.mlp_norm.weight, spec.mlp_norm.weight_offset),
+            .gate = matrix(spec.mlp.gate),
+            .up = matrix(spec.mlp.up),
+            .down = matrix(spec.mlp.down)};
+  }
+
+ private:
+  const checkpoint::ModelSpec& spec_;
+  const std::vector<checkpoint::Weight>& weights_;
+};
 
 }  // namespace
 
 Weights make_weights(const checkpoint::Checkpoint& checkpoint) {
-  const checkpoint::ModelConfig& config = checkpoint.config();
+  const checkpoint::ModelSpec& spec = checkpoint.config().spec;
+  const Resolver resolver(checkpoint);
   Weights weights;
-  weights.embedding = get_matrix(checkpoint, "model.embed_tokens");
-  for (size_t i = 0; i < config.num_hidden_layers; ++i) {
-    const std::string layer = fmt::format("model.layers.{}.", i);
-    const std::string attention = layer + "self_attn.";
-    const std::string mlp = layer + "mlp.";
-    weights.layers.push_back({
-        .input_norm = get_vector(checkpoint, layer + "input_layernorm.weight"),
-        .q = get_matrix(checkpoint, attention + "q_proj"),
-        .k = get_matrix(checkpoint, attention + "k_proj"),
-        .v = get_matrix(checkpoint, attention + "v_proj"),
-        .o = get_matrix(checkpoint, attention + "o_proj"),
-        .post_attention_norm = get_vector(checkpoint, layer + "post_attention_layernorm.weight"),
-        .gate = get_matrix(checkpoint, mlp + "gate_proj"),
-        .up = get_matrix(checkpoint, mlp + "up_proj"),
-        .down = get_matrix(checkpoint, mlp + "down_proj"),
-    });
-  }
-  weights.final_norm = get_vector(checkpoint, "model.norm.weight");
-  weights.lm_head = config.tie_word_embeddings ? weights.embedding : get_matrix(checkpoint, "lm_head");
+  weights.embedding = resolver.matrix(spec.embedding);
+  for (const checkpoint::LayerSpec& layer : spec.layers) weights.layers.push_back(resolver.layer(layer));
+  weights.final_norm = resolver.vector(spec.final_norm.weight, spec.final_norm.weight_offset);
+  weights.lm_head = resolver.matrix(spec.head);
   return weights;
 }
 

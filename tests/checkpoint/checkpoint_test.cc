@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <numbers>
 
-#include "checkpoint/architecture.h"
 #include "tests/checkpoint/support.h"
 #include "tests/support/raw_gguf.h"
 #include "tests/support/raw_safetensors.h"
@@ -40,6 +39,10 @@ ModelConfig parsed(const json& config) {
   return parse_config(config.dump(), "config.json");
 }
 
+std::vector<TensorSpec> expected_tensors(const ModelConfig& config) {
+  return config.spec.tensors;
+}
+
 std::string zeros(const std::vector<uint64_t>& shape, size_t element_bytes) {
   return std::string(static_cast<size_t>(*count_elements(shape)) * element_bytes, '\0');
 }
@@ -49,7 +52,7 @@ void write_checkpoint(const fs::path& dir, const json& config, std::string_view 
                       const std::function<void(SafetensorsBuilder&)>& more = nullptr) {
   write_file(dir / "config.json", config.dump());
   SafetensorsBuilder file;
-  for (const ExpectedTensor& tensor : expected_tensors(parsed(config))) {
+  for (const TensorSpec& tensor : expected_tensors(parsed(config))) {
     if (tensor.name != without) file.add(tensor.name, "BF16", tensor.shape, zeros(tensor.shape, 2));
   }
   if (more) more(file);
@@ -191,7 +194,7 @@ class Sharded {
   Sharded() {
     write_file(path() / "config.json", tiny_config().dump());
     SafetensorsBuilder first, second;
-    for (const ExpectedTensor& tensor : expected_tensors(parsed(tiny_config()))) {
+    for (const TensorSpec& tensor : expected_tensors(parsed(tiny_config()))) {
       const bool is_second = tensor.name == "model.embed_tokens.weight";
       (is_second ? second : first).add(tensor.name, "BF16", tensor.shape, zeros(tensor.shape, 2));
       map[tensor.name] = is_second ? "b.safetensors" : "a.safetensors";

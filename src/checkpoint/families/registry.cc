@@ -1,0 +1,42 @@
+// The list of families, and how one is found by its names.
+#include <array>
+
+#include "checkpoint/families/family.h"
+
+namespace kvfork::checkpoint {
+namespace {
+
+constexpr std::array<const Family*, 2> kFamilies = {&kQwen2, &kLlama};
+
+const Family* find_by(std::string_view Family::*name, std::string_view wanted) noexcept {
+  for (const Family* family : kFamilies) {
+    if (!wanted.empty() && family->*name == wanted) return family;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::span<const Family* const> families() noexcept {
+  return kFamilies;
+}
+
+const Family* find_family(std::string_view model_type) noexcept {
+  return find_by(&Family::model_type, model_type);
+}
+
+const Family* find_family_of_class(std::string_view class_name) noexcept {
+  return find_by(&Family::class_name, class_name);
+}
+
+const Family* find_family_of_gguf(std::string_view architecture) noexcept {
+  return find_by(&Family::gguf_architecture, architecture);
+}
+
+std::string list_families() {
+  std::string list;
+  for (const Family* family : kFamilies) list += (list.empty() ? "" : ", ") + std::string(family->class_name);
+  return list;
+}
+
+}  // namespace kvfork::checkpoint

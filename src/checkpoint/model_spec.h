@@ -1,0 +1,178 @@
+// The description of a decoder: what is there, layer by layer, with no family's name left in it.
+//
+// families/ turns a config into a ModelSpec; src/model resolves its tensors and runs it. A spec is plain data: every
+// size is checked, every tensor that it refers to is an index into `tensors`. Immutable once made.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kvfork::checkpoint {
+
+/// Index into ModelSpec::tensors.
+using TensorIndex = uint32_t;
+inline constexpr TensorIndex kNoTensor = UINT32_MAX;
+
+/// How a stored tensor differs from what the model multiplies with.
+enum class Arrangement : uint8_t {
+  AsStored,
+  InterleavedHalves,  ///< of each `head_rows` rows the two halves alternate (llama's q and k in a GGUF file)
+};
+
+/// A tensor that the model needs.
+struct TensorSpec {
+  std::string name;       ///< Hugging Face spelling, e.g. model.layers.0.self_attn.q_proj.weight
+  std::string file_name;  ///< spelling in the weight files: `name`, or a GGUF name
+  std::vector<uint64_t> shape;
+  Arrangement arrangement = Arrangement::AsStored;
+  size_t head_rows = 0;
+};
+
+/// A matrix [n_features, k]: the rows [first_row, first_row + n_features) of a stored tensor whose rows have k
+/// elements, and an optional bias: the elements of the same numbers of a stored vector.
+struct MatrixSpec {
+  TensorIndex tensor = kNoTensor;
+  TensorIndex bias = kNoTensor;
+  size_t first_row = 0;
+  size_t n_features = 0;
+  size_t k = 0;
+
+  bool exists() const noexcept { return tensor != kNoTensor; }
+};
+
+struct NormSpec {
+  enum class Kind : uint8_t {
+    None,   ///< the input passes unchanged
+    Rms,    ///< x / sqrt(mean(x^2) + eps)
+    Layer,  ///< the mean is subtracted first
+  };
+  Kind kind = Kind::None;
+  TensorIndex weight = kNoTensor;  ///< none: no multiplication
+  TensorIndex bias = kNoTensor;
+  double eps = 0;
+  double weight_offset = 0;  ///< added to each stored weight: 1 where weights are stored less one
+
+  bool exists() const noexcept { return kind != Kind::None; }
+};
+
+enum class Activation : uint8_t { Silu, Gelu, GeluTanh, Relu, ReluSquared };
+
+/// Rotation of queries and keys by position. `inverse_frequencies[i]` turns pair i; components beyond the pairs are
+/// left alone. Empty: no rotation.
+struct RotationSpec {
+  std::vector<float> inverse_frequencies;
+  /// The frequencies of a timeline longer than `switch_length`; empty: there is no switch.
+  std::vector<float> long_inverse_frequencies;
+  size_t switch_length = 0;
+  size_t max_length = 0;    ///< a longer timeline has no fixed frequencies and is refused; 0: no bound
+  float factor = 1;         ///< multiplies sine and cosine
+  bool neighbours = false;  ///< pairs are (2i, 2i + 1) instead of (i, i + n)
+
+  bool exists() const noexcept { return !inverse_frequencies.empty(); }
+};
+
+/// Where the heads of q, k or v lie in a row of projected values: head h at offset + h * stride.
+struct HeadSlices {
+  size_t offset = 0;
+  size_t stride = 0;
+};
+
+/// A projection of the normalized input, written to the row of projected values from `column` on.
+struct ProjectionSpec {
+  MatrixSpec matrix;
+  size_t column = 0;
+};
+
+/// How far a norm of q or k reaches.
+enum class HeadNormForm : uint8_t {
+  Head,   ///< each head by itself, one weight of [head_dim] for all
+  Heads,  ///< each head by itself, weights [n_heads, head_dim]
+  Whole,  ///< all heads together, weights [n_heads * head_dim]
+};
+
+struct AttentionSpec {
+  size_t n_heads = 0;
+  size_t n_kv_heads = 0;  ///< divides n_heads
+  size_t head_dim = 0;
+  std::vector<ProjectionSpec> projections;
+  size_t projected_width = 0;  ///< floats in a row of projected values
+  HeadSlices q, k, v;
+  NormSpec q_norm, k_norm;
+  HeadNormForm head_norm_form = HeadNormForm::Head;
+  bool norms_after_rotation = false;
+  double clip = 0;         ///< q, k and v are cut to [-clip, clip] before the rotation; 0: they are not
+  size_t rotation = 0;     ///< index into ModelSpec::rotations
+  size_t window = 0;       ///< keys that a query sees, its own included; 0: all
+  double score_scale = 0;  ///< multiplies q . k
+  double score_cap = 0;    ///< scores become tanh(score / cap) * cap; 0: they do not
+  TensorIndex sinks = kNoTensor;  ///< [n_heads] scores of a key without a value
+  MatrixSpec output;
+};
+
+/// down(activation(gate(x)) * up(x)), or down(activation(up(x))) without a gate.
+struct MlpSpec {
+  MatrixSpec gate, up, down;
+  Activation activation = Activation::Silu;
+  double clamp = 0;  ///< gate at most `clamp`, up within it, and up + 1 multiplies; 0: none of these
+};
+
+/// A mixture of experts. The scores of the router choose top_k of them for each row.
+struct ExpertsSpec {
+  enum class Score : uint8_t {
+    Softmax,          ///< over all experts
+    SoftmaxOfChosen,  ///< over the chosen ones
+    Sigmoid,
+  };
+  MatrixSpec router;
+  TensorIndex correction = kNoTensor;  ///< [n_experts] added to scores for the choice alone
+  size_t top_k = 0;
+  Score score = Score::Softmax;
+  size_t n_groups = 1;       ///< experts are chosen from the best groups_kept groups
+  size_t groups_kept = 1;
+  bool is_normed = false;    ///< weights are divided by max(their sum, least) + tiny
+  double least = 0;
+  double tiny = 0;
+  double scale = 1;          ///< multiplies the weights last
+  std::vector<MlpSpec> experts;
+  std::optional<MlpSpec> shared;  ///< added for every row
+  MatrixSpec shared_gate;         ///< [1, hidden]: its sigmoid multiplies the shared part
+};
+
+/// How the two branches of a layer follow one another.
+enum class Branches : uint8_t {
+  Sequential,
+  ParallelSharedNorm,  ///< the feed-forward reads attention's normalized input
+  ParallelOwnNorm,     ///< the feed-forward normalizes the layer's input with a norm of its own
+};
+
+struct LayerSpec {
+  NormSpec attention_norm;        ///< of attention's input
+  AttentionSpec attention;
+  NormSpec attention_norm_after;  ///< of attention's output, before it is added
+  NormSpec mlp_norm;
+  MlpSpec mlp;
+  std::optional<ExpertsSpec> experts;  ///< instead of `mlp`
+  NormSpec mlp_norm_after;
+  Branches branches = Branches::Sequential;
+};
+
+struct ModelSpec {
+  size_t hidden_size = 0;
+  size_t vocab_size = 0;
+  std::vector<TensorSpec> tensors;
+  MatrixSpec embedding;
+  double embedding_scale = 1;
+  MatrixSpec positions;  ///< learned embeddings of positions, added to those of tokens
+  std::vector<RotationSpec> rotations;
+  std::vector<LayerSpec> layers;
+  double residual_scale = 1;  ///< multiplies what a branch adds
+  NormSpec final_norm;
+  MatrixSpec head;  ///< the embedding where the two are tied
+  double logit_scale = 1;
+  double logit_cap = 0;  ///< logits become tanh(logit / cap) * cap; 0: they do not
+};
+
+}  // namespace kvfork::checkpoint
