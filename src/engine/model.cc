@@ -78,7 +78,7 @@ ScratchPool::Lease ScratchPool::borrow(size_t n_rows) const {
   }
   if (scratch == nullptr) {
     const size_t max_rows = n_rows <= 32 ? 32 : kMaxPassRows;
-    scratch = std::make_unique<model::Scratch>(config_, kernels_, max_rows, n_threads_);
+    scratch = std::make_unique<model::Scratch>(spec_, kernels_, max_rows, n_threads_);
   }
   return Lease(scratch.release(), Return{this});
 }
@@ -112,8 +112,8 @@ Model::Impl::Impl(const std::string& path, const ModelOptions& options)
                 .n_kv_heads = checkpoint.config().num_key_value_heads,
                 .head_dim = checkpoint.config().head_dim,
                 .type = options.mode == ComputeMode::BFloat16 ? kernels::Element::BF16 : kernels::Element::F32},
-      forward(checkpoint.config(), weights, kernels, pool, rounding_of(options.mode)),
-      scratch(checkpoint.config(), kernels, pool.n_threads()),
+      forward(checkpoint.config().spec, weights, kernels, pool, rounding_of(options.mode)),
+      scratch(checkpoint.config().spec, kernels, pool.n_threads()),
       info{.path = path,
            .architecture = checkpoint.config().architecture,
            .kernel_set = kernels.name,

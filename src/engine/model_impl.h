@@ -35,8 +35,8 @@ class ScratchPool {
   };
   using Lease = std::unique_ptr<model::Scratch, Return>;
 
-  ScratchPool(const checkpoint::ModelConfig& config, const kernels::KernelTable& kernels, size_t n_threads)
-      : config_(config), kernels_(kernels), n_threads_(n_threads) {}
+  ScratchPool(const checkpoint::ModelSpec& spec, const kernels::KernelTable& kernels, size_t n_threads)
+      : spec_(spec), kernels_(kernels), n_threads_(n_threads) {}
 
   /// A scratch for passes of `n_rows` rows (at most kMaxPassRows); returns to the pool when the lease ends.
   Lease borrow(size_t n_rows) const;
@@ -44,7 +44,7 @@ class ScratchPool {
  private:
   void take_back(std::unique_ptr<model::Scratch> scratch) const;
 
-  const checkpoint::ModelConfig& config_;
+  const checkpoint::ModelSpec& spec_;
   const kernels::KernelTable& kernels_;
   size_t n_threads_;
   mutable std::mutex mutex_;

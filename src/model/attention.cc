@@ -1,7 +1,7 @@
+// Stores keys and values of a pass, and walks its queries over the blocks of keys in one fixed order.
 #include "model/attention.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 namespace kvfork::model {
@@ -24,21 +24,41 @@ size_t longest(std::span<const SequenceRows> sequences) {
   return n_tokens;
 }
 
-size_t tokens_per_tile(const checkpoint::ModelConfig& config) {
-  return std::max<size_t>(1, kTileRows * config.num_key_value_heads / config.num_attention_heads);
+size_t group_size(const checkpoint::AttentionSpec& heads) {
+  return heads.n_heads / heads.n_kv_heads;
+}
+
+size_t tokens_per_tile(const checkpoint::AttentionSpec& heads) {
+  return std::max<size_t>(1, kTileRows * heads.n_kv_heads / heads.n_heads);
+}
+
+size_t count_tiles(const checkpoint::AttentionSpec& heads, size_t n_rows) {
+  const size_t n_tokens = tokens_per_tile(heads);
+  return (n_rows + n_tokens - 1) / n_tokens * heads.n_kv_heads;
 }
 
 }  // namespace
 
-size_t attention_tile_rows(const checkpoint::ModelConfig& config) {
-  return tokens_per_tile(config) * (config.num_attention_heads / config.num_key_value_heads);
+size_t attention_tile_rows(const checkpoint::ModelSpec& spec) {
+  size_t most = 0;
+  for (const checkpoint::LayerSpec& layer : spec.layers)
+    most = std::max(most, tokens_per_tile(layer.attention) * group_size(layer.attention));
+  return most;
 }
 
 // One tile's walk over its keys in one layer.
 struct Attention::Walk {
   const AttentionTile& tile;
   size_t layer;
+  const checkpoint::AttentionSpec& heads;
   const Scratch& scratch;
+
+  size_t group_size() const { return model::group_size(heads); }  // query heads of the KV head
+  size_t out_stride() const { return kernels::value_stride(heads.head_dim); }
+  const float* query(size_t i, size_t head) const {
+    return scratch.projected + (tile.first_row + i) * heads.projected_width + heads.q.offset +
+           (tile.kv_head * group_size() + head) * heads.q.stride;
+  }
 
   const RowToken& token(size_t i) const { return scratch.tokens[tile.first_row + i]; }
   size_t n_tokens() const {  // keys that some row sees
@@ -60,85 +80,107 @@ struct Attention::Walk {
   }
 };
 
-Attention::Attention(const checkpoint::ModelConfig& config, const kernels::KernelTable& kernels,
+Attention::Attention(const checkpoint::ModelSpec& spec, const kernels::KernelTable& kernels,
                      const base::ThreadPool& pool)
-    : config_(config),
-      kernels_(kernels),
-      pool_(pool),
-      group_size_(config.num_attention_heads / config.num_key_value_heads),
-      tile_tokens_(tokens_per_tile(config)),
-      out_stride_(kernels::value_stride(config.head_dim)),
-      scale_(static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim)))) {}
+    : spec_(spec), kernels_(kernels), pool_(pool), most_tile_rows_(attention_tile_rows(spec)) {}
 
 // Few tiles over many keys: threads share the chunks of a tile, or some would stand idle.
-bool Attention::splits(const Scratch& scratch, size_t n_chunks) const noexcept {
-  return pool_.n_threads() > 1 && n_chunks > 1 && scratch.tiles.size() < most_split_tiles();
+bool Attention::splits(size_t n_tiles, size_t n_chunks) const noexcept {
+  return pool_.n_threads() > 1 && n_chunks > 1 && n_tiles < most_split_tiles();
 }
 
 void Attention::reserve(size_t n_tokens, Scratch& scratch) const {
   if (pool_.n_threads() > 1 && chunks_of(n_tokens) > 1)
-    scratch.reserve_parts(most_split_tiles() * chunks_of(n_tokens), tile_tokens_ * group_size_);
+    scratch.reserve_parts(most_split_tiles() * chunks_of(n_tokens), most_tile_rows_);
 }
 
-void Attention::prepare(std::span<const SequenceRows> sequences, Scratch& scratch) const {
+void Attention::prepare(Scratch& scratch) const {
   scratch.tokens.clear();
-  for (const SequenceRows& rows : sequences) {
+  for (const SequenceRows& rows : scratch.sequences) {
     for (size_t i = 0; i < rows.n_tokens; ++i) scratch.tokens.push_back({rows.kv, rows.position + i});
   }
-  const size_t n_rows = scratch.tokens.size();
   scratch.tiles.clear();
-  for (size_t row = 0; row < n_rows; row += tile_tokens_) {
-    for (size_t head = 0; head < config_.num_key_value_heads; ++head) {
+  const size_t n_chunks = chunks_of(longest(scratch.sequences));
+  for (const checkpoint::LayerSpec& layer : spec_.layers) {
+    const size_t n_tiles = count_tiles(layer.attention, scratch.tokens.size());
+    if (splits(n_tiles, n_chunks)) scratch.reserve_parts(n_tiles * n_chunks, most_tile_rows_);
+  }
+}
+
+// Divides the rows of the pass into tiles. Layers that are alike share them.
+void Attention::arrange(const checkpoint::AttentionSpec& heads, Scratch& scratch) const noexcept {
+  const size_t n_rows = scratch.tokens.size();
+  const size_t tile_tokens = tokens_per_tile(heads);
+  if (scratch.tiles.size() == count_tiles(heads, n_rows) && scratch.tile_tokens == tile_tokens) return;
+  scratch.tile_tokens = tile_tokens;
+  scratch.tiles.clear();
+  for (size_t row = 0; row < n_rows; row += tile_tokens) {
+    for (size_t head = 0; head < heads.n_kv_heads; ++head) {
       scratch.tiles.push_back({.kv_head = static_cast<uint32_t>(head),
                                .first_row = static_cast<uint32_t>(row),
-                               .n_tokens = static_cast<uint32_t>(std::min(tile_tokens_, n_rows - row))});
+                               .n_tokens = static_cast<uint32_t>(std::min(tile_tokens, n_rows - row))});
     }
   }
-  const size_t n_chunks = chunks_of(longest(sequences));
-  if (splits(scratch, n_chunks)) scratch.reserve_parts(scratch.tiles.size() * n_chunks, tile_tokens_ * group_size_);
 }
 
-void Attention::store(size_t layer, Scratch& scratch) const noexcept {
-  for (const SequenceRows& sequence : scratch.sequences) sequence.kv->begin_layer(layer);
+void Attention::store(size_t index, const LayerWeights& layer, Scratch& scratch) const noexcept {
+  const checkpoint::AttentionSpec& heads = layer.spec->attention;
+  arrange(heads, scratch);
+  for (const SequenceRows& sequence : scratch.sequences) sequence.kv->begin_layer(index);
   // A few rows are rotated and stored faster than another thread wakes.
-  if (scratch.tokens.size() * config_.num_key_value_heads < 4 * pool_.n_threads()) {
-    for (const AttentionTile& tile : scratch.tiles) store_tile(tile, layer, scratch);
+  if (scratch.tokens.size() * heads.n_kv_heads < 4 * pool_.n_threads()) {
+    for (const AttentionTile& tile : scratch.tiles) store_tile(tile, index, layer, scratch);
   } else {
     pool_.run(scratch.tiles.size(),
-              [&](size_t item, size_t) noexcept { store_tile(scratch.tiles[item], layer, scratch); });
+              [&](size_t item, size_t) noexcept { store_tile(scratch.tiles[item], index, layer, scratch); });
   }
 }
 
-void Attention::store_tile(const AttentionTile& tile, size_t layer, Scratch& scratch) const noexcept {
-  const size_t head_dim = config_.head_dim;
-  const size_t q_stride = config_.num_attention_heads * head_dim;
-  const size_t kv_stride = config_.num_key_value_heads * head_dim;
+// Normalizes and rotates heads that follow one another in a row.
+void Attention::turn_heads(float* head, size_t n_heads, const Norm& norm, const checkpoint::AttentionSpec& heads,
+                           size_t row, const Scratch& scratch) const noexcept {
+  const size_t head_dim = heads.head_dim;
+  if (norm.exists()) {
+    for (size_t i = 0; i < n_heads; ++i)
+      kernels_.rms_norm(head + i * head_dim, norm.weight.data(), norm.eps, head_dim, head + i * head_dim);
+  }
+  const size_t n_pairs = spec_.rotations[heads.rotation].inverse_frequencies.size();
+  if (n_pairs == 0) return;
+  const Scratch::Rotation& rotation = scratch.rotations[heads.rotation];
+  kernels_.rope(head, n_heads, head_dim, rotation.cos + row * n_pairs, rotation.sin + row * n_pairs);
+}
+
+void Attention::store_tile(const AttentionTile& tile, size_t index, const LayerWeights& layer,
+                           Scratch& scratch) const noexcept {
+  const checkpoint::AttentionSpec& heads = layer.spec->attention;
+  const size_t width = heads.projected_width;
+  const size_t group = group_size(heads);
+  const size_t q = heads.q.offset + tile.kv_head * group * heads.q.stride;
+  const size_t k = heads.k.offset + tile.kv_head * heads.k.stride;
+  const size_t v = heads.v.offset + tile.kv_head * heads.v.stride;
   const size_t end = tile.first_row + tile.n_tokens;
   for (size_t row = tile.first_row; row < end; ++row) {
-    const float* cos = scratch.cos + row * head_dim / 2;
-    const float* sin = scratch.sin + row * head_dim / 2;
-    kernels_.rope(scratch.q + row * q_stride + tile.kv_head * group_size_ * head_dim, group_size_, head_dim, cos,
-                  sin);
-    kernels_.rope(scratch.k + row * kv_stride + tile.kv_head * head_dim, 1, head_dim, cos, sin);
+    float* projected = scratch.projected + row * width;
+    turn_heads(projected + q, group, layer.q_norm, heads, row, scratch);
+    turn_heads(projected + k, 1, layer.k_norm, heads, row, scratch);
   }
   for (size_t row = tile.first_row; row < end;) {
     const auto [kv, position] = scratch.tokens[row];
     const size_t slot = position % kBlock;
     size_t n = 1;
     while (row + n < end && slot + n < kBlock && scratch.tokens[row + n].kv == kv) ++n;
-    const size_t offset = row * kv_stride + tile.kv_head * head_dim;
     const KvLayout& layout = kv->layout();
     const OwnKvBlock& block = kv->own_block(position / kBlock);
-    kernels_.store_kv({.k = scratch.k + offset,
-                       .k_stride = kv_stride,
-                       .v = scratch.v + offset,
-                       .v_stride = kv_stride,
+    kernels_.store_kv({.k = scratch.projected + row * width + k,
+                       .k_stride = width,
+                       .v = scratch.projected + row * width + v,
+                       .v_stride = width,
                        .n_tokens = n,
-                       .head_dim = head_dim,
+                       .head_dim = heads.head_dim,
                        .slot = slot,
                        .kv_type = layout.type,
-                       .k_block = block.key(layout, layer, tile.kv_head),
-                       .v_block = block.value(layout, layer, tile.kv_head)});
+                       .k_block = block.key(layout, index, tile.kv_head),
+                       .v_block = block.value(layout, index, tile.kv_head)});
     row += n;
   }
 }
@@ -146,20 +188,17 @@ void Attention::store_tile(const AttentionTile& tile, size_t layer, Scratch& scr
 // into = attention over one block, for the rows that see it.
 void Attention::walk_block(const Walk& walk, size_t block, const AttentionPart& into,
                            Scratch::AttentionWorkspace& workspace) const noexcept {
-  const size_t head_dim = config_.head_dim;
   const AttentionTile& tile = walk.tile;
+  const size_t group = walk.group_size();
   const auto shares_block = [&](const RowToken& a, const RowToken& b) {
     return a.kv == b.kv || a.kv->block(block).keys == b.kv->block(block).keys;
   };
   walk.for_runs(block * kBlock, shares_block, [&](size_t first, size_t n_tokens) {
     size_t n_rows = 0;
     for (size_t token = first; token < first + n_tokens; ++token) {
-      const float* q =
-          walk.scratch.q +
-          ((tile.first_row + token) * config_.num_attention_heads + tile.kv_head * group_size_) * head_dim;
       const size_t position = walk.token(token).position;
-      for (size_t head = 0; head < group_size_; ++head, ++n_rows) {
-        workspace.q[n_rows] = q + head * head_dim;
+      for (size_t head = 0; head < group; ++head, ++n_rows) {
+        workspace.q[n_rows] = walk.query(token, head);
         workspace.n_valid[n_rows] = static_cast<uint32_t>(std::min(kBlock, position + 1 - block * kBlock));
       }
     }
@@ -167,13 +206,13 @@ void Attention::walk_block(const Walk& walk, size_t block, const AttentionPart& 
     const KvLayout& layout = kv.layout();
     const KvBlock at = kv.block(block);
     const bool has_next = walk.token(first + n_tokens - 1).position >= (block + 1) * kBlock;
-    const AttentionPart part = into.from_row(first * group_size_, out_stride_);
+    const AttentionPart part = into.from_row(first * group, walk.out_stride());
     kernels_.attention_block(
         {.q = workspace.q.data(),
          .n_valid = workspace.n_valid.data(),
          .n_rows = n_rows,
-         .head_dim = head_dim,
-         .scale = scale_,
+         .head_dim = walk.heads.head_dim,
+         .scale = static_cast<float>(walk.heads.score_scale),
          .kv_type = layout.type,
          .k_block = at.key(layout, walk.layer, tile.kv_head),
          .v_block = at.value(layout, walk.layer, tile.kv_head),
@@ -202,22 +241,22 @@ void Attention::merge(const Walk& walk, size_t position, const AttentionPart& in
                       const AttentionPart& part) const noexcept {
   const auto any = [](const RowToken&, const RowToken&) { return true; };
   walk.for_runs(position, any, [&](size_t first, size_t n_tokens) {
-    const AttentionPart to = into.from_row(first * group_size_, out_stride_);
-    const AttentionPart from = part.from_row(first * group_size_, out_stride_);
-    kernels_.attention_merge(to.max, to.sum, to.out, from.max, from.sum, from.out, n_tokens * group_size_,
-                             config_.head_dim);
+    const AttentionPart to = into.from_row(first * walk.group_size(), walk.out_stride());
+    const AttentionPart from = part.from_row(first * walk.group_size(), walk.out_stride());
+    kernels_.attention_merge(to.max, to.sum, to.out, from.max, from.sum, from.out, n_tokens * walk.group_size(),
+                             walk.heads.head_dim);
   });
 }
 
 void Attention::finish(const Walk& walk, const AttentionPart& total) const noexcept {
   const AttentionTile& tile = walk.tile;
+  const size_t head_dim = walk.heads.head_dim;
   for (size_t token = 0; token < tile.n_tokens; ++token) {
-    for (size_t head = 0; head < group_size_; ++head) {
-      const size_t row = token * group_size_ + head;
-      float* y = walk.scratch.attention +
-                 ((tile.first_row + token) * config_.num_attention_heads + tile.kv_head * group_size_ + head) *
-                     config_.head_dim;
-      kernels_.attention_finish(total.out + row * out_stride_, total.sum[row], config_.head_dim, y);
+    float* y = walk.scratch.attention +
+               ((tile.first_row + token) * walk.heads.n_heads + tile.kv_head * walk.group_size()) * head_dim;
+    for (size_t head = 0; head < walk.group_size(); ++head) {
+      const size_t row = token * walk.group_size() + head;
+      kernels_.attention_finish(total.out + row * walk.out_stride(), total.sum[row], head_dim, y + head * head_dim);
     }
   }
 }
@@ -231,10 +270,10 @@ void Attention::walk_tile(const Walk& walk, Scratch::AttentionWorkspace& workspa
   finish(walk, workspace.total);
 }
 
-void Attention::run(size_t layer, Scratch& scratch) const noexcept {
-  const auto walk_of = [&](size_t tile) { return Walk{scratch.tiles[tile], layer, scratch}; };
+void Attention::run(size_t index, const LayerWeights& layer, Scratch& scratch) const noexcept {
+  const auto walk_of = [&](size_t tile) { return Walk{scratch.tiles[tile], index, layer.spec->attention, scratch}; };
   const size_t n_chunks = chunks_of(longest(scratch.sequences));
-  if (!splits(scratch, n_chunks)) {
+  if (!splits(scratch.tiles.size(), n_chunks)) {
     pool_.run(scratch.tiles.size(),
               [&](size_t item, size_t thread) noexcept { walk_tile(walk_of(item), scratch.workspaces[thread]); });
     return;

@@ -12,10 +12,11 @@
 #include <span>
 
 #include "base/thread_pool.h"
-#include "checkpoint/config.h"
+#include "checkpoint/model_spec.h"
 #include "kernels/kernels.h"
 #include "model/kv_cache.h"
 #include "model/scratch.h"
+#include "model/weights.h"
 
 namespace kvfork::model {
 
@@ -23,29 +24,32 @@ namespace kvfork::model {
 inline constexpr size_t kChunkBlocks = 4;
 
 /// Rows of the largest attention tile of this model.
-size_t attention_tile_rows(const checkpoint::ModelConfig& config);
+size_t attention_tile_rows(const checkpoint::ModelSpec& spec);
 
 class Attention {
  public:
-  Attention(const checkpoint::ModelConfig& config, const kernels::KernelTable& kernels,
-            const base::ThreadPool& pool);
+  Attention(const checkpoint::ModelSpec& spec, const kernels::KernelTable& kernels, const base::ThreadPool& pool);
 
   /// Makes room for what passes of up to n_tokens tokens may need, so that they allocate nothing. Throws
   /// Error{Limit}.
   void reserve(size_t n_tokens, Scratch& scratch) const;
 
-  /// Divides the rows of a pass into tiles and makes room for what they need. Throws Error{Limit}.
-  void prepare(std::span<const SequenceRows> sequences, Scratch& scratch) const;
+  /// Lists the rows of the pass, scratch.sequences, and makes room for what they need. Throws Error{Limit}.
+  void prepare(Scratch& scratch) const;
 
-  /// Rotates q and k of the pass and stores k and v of `layer`.
-  void store(size_t layer, Scratch& scratch) const noexcept;
+  /// Normalizes and rotates q and k of the pass and stores k and v of `layer`.
+  void store(size_t index, const LayerWeights& layer, Scratch& scratch) const noexcept;
 
-  /// scratch.attention = softmax(q K^T / sqrt(head_dim)) V for every row.
-  void run(size_t layer, Scratch& scratch) const noexcept;
+  /// scratch.attention = softmax(q K^T * score_scale) V for every row.
+  void run(size_t index, const LayerWeights& layer, Scratch& scratch) const noexcept;
 
  private:
   struct Walk;
-  void store_tile(const AttentionTile& tile, size_t layer, Scratch& scratch) const noexcept;
+  void arrange(const checkpoint::AttentionSpec& heads, Scratch& scratch) const noexcept;
+  void turn_heads(float* head, size_t n_heads, const Norm& norm, const checkpoint::AttentionSpec& heads, size_t row,
+                  const Scratch& scratch) const noexcept;
+  void store_tile(const AttentionTile& tile, size_t index, const LayerWeights& layer,
+                  Scratch& scratch) const noexcept;
   void walk_block(const Walk& walk, size_t block, const AttentionPart& into,
                   Scratch::AttentionWorkspace& workspace) const noexcept;
   void walk_chunk(const Walk& walk, size_t chunk, const AttentionPart& into,
@@ -54,16 +58,13 @@ class Attention {
   void merge(const Walk& walk, size_t position, const AttentionPart& into,
              const AttentionPart& part) const noexcept;
   void finish(const Walk& walk, const AttentionPart& total) const noexcept;
-  bool splits(const Scratch& scratch, size_t n_chunks) const noexcept;
+  bool splits(size_t n_tiles, size_t n_chunks) const noexcept;
   size_t most_split_tiles() const noexcept { return 4 * pool_.n_threads(); }
 
-  const checkpoint::ModelConfig& config_;
+  const checkpoint::ModelSpec& spec_;
   const kernels::KernelTable& kernels_;
   const base::ThreadPool& pool_;
-  size_t group_size_;  // query heads per KV head
-  size_t tile_tokens_;
-  size_t out_stride_;
-  float scale_;
+  size_t most_tile_rows_;
 };
 
 }  // namespace kvfork::model

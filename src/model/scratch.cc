@@ -1,3 +1,4 @@
+// Sizes and hands out the activation buffers of a pass.
 #include "model/scratch.h"
 
 #include <algorithm>
@@ -34,45 +35,65 @@ class Carver {
   size_t used_ = 0;
 };
 
-size_t packed_bytes(const checkpoint::ModelConfig& config, const kernels::KernelTable& kernels, size_t max_rows) {
-  size_t n_bytes = 0;
-  // Of each width: the widest rows need not take the most bytes.
-  for (const size_t k :
-       {config.hidden_size, config.intermediate_size, config.num_attention_heads * config.head_dim}) {
-    for (const auto type : {kernels::Element::F32, kernels::Element::F16, kernels::Element::BF16})
-      n_bytes = std::max(n_bytes, kernels.packed_bytes(max_rows, k, type));
+// The largest of each size over all layers.
+struct Widths {
+  size_t hidden = 0;
+  size_t projected = 0;  // of a row of q, k and v
+  size_t attention = 0;  // of a row of attention's output
+  size_t inner = 0;      // of the feed-forward
+  size_t n_kv_heads = 0;
+  size_t out_stride = 0;
+  size_t tile_rows = 0;
+
+  explicit Widths(const checkpoint::ModelSpec& spec) : hidden(spec.hidden_size), tile_rows(attention_tile_rows(spec)) {
+    for (const checkpoint::LayerSpec& layer : spec.layers) {
+      const checkpoint::AttentionSpec& heads = layer.attention;
+      projected = std::max(projected, heads.projected_width);
+      attention = std::max(attention, heads.n_heads * heads.head_dim);
+      inner = std::max(inner, layer.mlp.down.k);
+      n_kv_heads = std::max(n_kv_heads, heads.n_kv_heads);
+      out_stride = std::max(out_stride, kernels::value_stride(heads.head_dim));
+    }
   }
-  return n_bytes;
-}
+
+  // Of packed rows of the widest input. Every width is asked for: the widest rows need not take the most bytes.
+  size_t packed_bytes(const kernels::KernelTable& kernels, size_t max_rows) const {
+    size_t n_bytes = 0;
+    for (const size_t k : {hidden, inner, attention}) {
+      for (const auto type : {kernels::Element::F32, kernels::Element::F16, kernels::Element::BF16})
+        n_bytes = std::max(n_bytes, kernels.packed_bytes(max_rows, k, type));
+    }
+    return n_bytes;
+  }
+};
 
 }  // namespace
 
-Scratch::Scratch(const checkpoint::ModelConfig& config, const kernels::KernelTable& kernels, size_t max_rows,
+Scratch::Scratch(const checkpoint::ModelSpec& spec, const kernels::KernelTable& kernels, size_t max_rows,
                  size_t n_threads)
-    : workspaces(n_threads),
-      max_rows_(max_rows),
-      out_stride_(kernels::value_stride(config.head_dim)),
-      work_bytes_(aligned(kernels.workspace_bytes)) {
-  const size_t tile_rows = attention_tile_rows(config);
-  const size_t n_packed = packed_bytes(config, kernels, max_rows);
+    : workspaces(n_threads), max_rows_(max_rows), work_bytes_(aligned(kernels.workspace_bytes)) {
+  const Widths widths(spec);
+  out_stride_ = widths.out_stride;
+  rotations.resize(spec.rotations.size());
+  const size_t n_packed = widths.packed_bytes(kernels, max_rows);
   const auto carve = [&](Carver carver) {
-    x = carver.floats(max_rows * config.hidden_size);
-    norm = carver.floats(n_threads * kernels.pack_rows * config.hidden_size);
+    x = carver.floats(max_rows * widths.hidden);
+    norm = carver.floats(n_threads * kernels.pack_rows * widths.hidden);
     packed = carver.bytes(n_packed);
     packed_up = carver.bytes(n_packed);
     packed_gated = carver.bytes(n_packed);
     work_ = carver.bytes(n_threads * work_bytes_);
-    q = carver.floats(max_rows * config.num_attention_heads * config.head_dim);
-    k = carver.floats(max_rows * config.num_key_value_heads * config.head_dim);
-    v = carver.floats(max_rows * config.num_key_value_heads * config.head_dim);
-    attention = carver.floats(max_rows * config.num_attention_heads * config.head_dim);
-    product = carver.floats(max_rows * config.hidden_size);
-    cos = carver.floats(max_rows * config.head_dim / 2);
-    sin = carver.floats(max_rows * config.head_dim / 2);
+    projected = carver.floats(max_rows * widths.projected);
+    attention = carver.floats(max_rows * widths.attention);
+    product = carver.floats(max_rows * widths.hidden);
+    for (size_t i = 0; i < rotations.size(); ++i) {
+      rotations[i].cos = carver.floats(max_rows * spec.rotations[i].inverse_frequencies.size());
+      rotations[i].sin = carver.floats(max_rows * spec.rotations[i].inverse_frequencies.size());
+    }
     for (auto& workspace : workspaces) {
-      workspace.total = carver.part(tile_rows, out_stride_);
-      workspace.chunk = carver.part(tile_rows, out_stride_);
-      workspace.block = carver.part(tile_rows, out_stride_);
+      workspace.total = carver.part(widths.tile_rows, out_stride_);
+      workspace.chunk = carver.part(widths.tile_rows, out_stride_);
+      workspace.block = carver.part(widths.tile_rows, out_stride_);
     }
     return carver.used();
   };
@@ -80,13 +101,16 @@ Scratch::Scratch(const checkpoint::ModelConfig& config, const kernels::KernelTab
   carve(Carver(region_.data()));
   for (size_t thread = 0; thread < n_threads; ++thread) workspaces[thread].kernels = work(thread);
   for (auto& workspace : workspaces) {
-    workspace.q.resize(tile_rows);
-    workspace.n_valid.resize(tile_rows);
+    workspace.q.resize(widths.tile_rows);
+    workspace.n_valid.resize(widths.tile_rows);
   }
-  tiles.reserve(max_rows * config.num_key_value_heads);
+  tiles.reserve(max_rows * widths.n_kv_heads);
   sequences.reserve(max_rows);
   tokens.reserve(max_rows);
-  x_rows.resize(max_rows);
+  x_rows.reserve(max_rows);
+  size_t most_targets = 1;
+  for (const auto& layer : spec.layers) most_targets = std::max(most_targets, layer.attention.projections.size());
+  targets.reserve(most_targets);
 }
 
 std::span<const AttentionPart> Scratch::reserve_parts(size_t n_parts, size_t rows) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/memory_region.h"
-#include "checkpoint/config.h"
+#include "checkpoint/model_spec.h"
 #include "kernels/kernels.h"
 #include "model/kv_cache.h"
 
@@ -48,11 +48,20 @@ struct SequenceRows {
   size_t position;
 };
 
+struct Matrix;
+
+/// A product's matrix, and where its results go: row r at y + r * y_stride.
+struct ProductTarget {
+  const Matrix* matrix;
+  float* y;
+  size_t y_stride;
+};
+
 class Scratch {
  public:
   /// Buffers for passes of up to `max_rows` rows by `n_threads` threads. Throws Error{Limit} when memory is
   /// refused.
-  Scratch(const checkpoint::ModelConfig& config, const kernels::KernelTable& kernels, size_t max_rows,
+  Scratch(const checkpoint::ModelSpec& spec, const kernels::KernelTable& kernels, size_t max_rows,
           size_t n_threads);
 
   size_t max_rows() const noexcept { return max_rows_; }
@@ -62,13 +71,16 @@ class Scratch {
   std::byte* packed = nullptr;        // max_rows packed rows of the widest product input
   std::byte* packed_up = nullptr;     // the same, for W_up where its type is not W_gate's
   std::byte* packed_gated = nullptr;  // the same, made while others are read
-  float* q = nullptr;                 // [max_rows, n_heads * head_dim]
-  float* k = nullptr;                 // [max_rows, n_kv_heads * head_dim]
-  float* v = nullptr;                 // [max_rows, n_kv_heads * head_dim]
+  float* projected = nullptr;         // [max_rows, projected_width] q, k and v as the layer's spec places them
   float* attention = nullptr;         // [max_rows, n_heads * head_dim]
   float* product = nullptr;           // [max_rows, hidden] a product before it is added to x
-  float* cos = nullptr;               // [max_rows, head_dim / 2]
-  float* sin = nullptr;               // [max_rows, head_dim / 2]
+
+  /// Of every row's position, for one kind of rotation: [max_rows, n_pairs].
+  struct Rotation {
+    float* cos = nullptr;
+    float* sin = nullptr;
+  };
+  std::vector<Rotation> rotations;  // those of the spec
 
   /// What kernels that `thread` calls may write to: workspace_bytes.
   std::byte* work(size_t thread) const noexcept { return work_ + thread * work_bytes_; }
@@ -81,10 +93,12 @@ class Scratch {
     std::byte* kernels = nullptr;  // work(thread)
   };
   std::vector<AttentionWorkspace> workspaces;  // [n_threads]
-  std::vector<AttentionTile> tiles;            // capacity max_rows * n_kv_heads
+  std::vector<AttentionTile> tiles;            // of the layer; capacity max_rows * n_kv_heads
+  size_t tile_tokens = 0;                      // of a tile that is not the last
   std::vector<SequenceRows> sequences;         // of the pass; capacity max_rows
   std::vector<RowToken> tokens;                // [rows of the pass]; capacity max_rows
-  std::vector<const float*> x_rows;            // [max_rows] the rows of x that are to be normalized
+  std::vector<const float*> x_rows;            // the rows of x that are to be normalized; capacity max_rows
+  std::vector<ProductTarget> targets;          // of one call; capacity of the most projections of a layer
 
   /// Room for `n_parts` results of `rows` rows each, kept between the two steps of split attention. Grows only.
   std::span<const AttentionPart> reserve_parts(size_t n_parts, size_t rows);

@@ -22,8 +22,7 @@ kernels::Element element_of(const checkpoint::Weight& weight) {
 
 class Resolver {
  public:
-  explicit Resolver(const checkpoint::Checkpoint& checkpoint)
-      : spec_(checkpoint.config().spec), weights_(checkpoint.weights()) {}
+  explicit Resolver(const std::vector<checkpoint::Weight>& weights) : weights_(weights) {}
 
   // `offset` is added to each value.
   std::vector<float> vector(checkpoint::TensorIndex index, double offset = 0) const {
@@ -51,20 +50,24 @@ class Resolver {
     return matrix;
   }
 
+  Norm norm(const checkpoint::NormSpec& spec) const {
+    return {.weight = vector(spec.weight, spec.weight_offset), .eps = static_cast<float>(spec.eps)};
+  }
+
   LayerWeights layer(const checkpoint::LayerSpec& spec) const {
-    return {.input_norm = vector(spec.attention_norm.weight, spec.attention_norm.weight_offset),
-            .q = matrix(spec.attention.projections[0].matrix),
-            .k = matrix(spec.attention.projections[1].matrix),
-            .v = matrix(spec.attention.projections[2].matrix),
-            .o = matrix(spec.attention.output),
-            .post_attention_norm = vector(spec.mlp_norm.weight, spec.mlp_norm.weight_offset),
-            .gate = matrix(spec.mlp.gate),
-            .up = matrix(spec.mlp.up),
-            .down = matrix(spec.mlp.down)};
+    LayerWeights layer{.spec = &spec,
+                       .attention_norm = norm(spec.attention_norm),
+                       .projections = {},
+                       .q_norm = norm(spec.attention.q_norm),
+                       .k_norm = norm(spec.attention.k_norm),
+                       .output = matrix(spec.attention.output),
+                       .mlp_norm = norm(spec.mlp_norm),
+                       .mlp = {matrix(spec.mlp.gate), matrix(spec.mlp.up), matrix(spec.mlp.down)}};
+    for (const auto& projection : spec.attention.projections) layer.projections.push_back(matrix(projection.matrix));
+    return layer;
   }
 
  private:
-  const checkpoint::ModelSpec& spec_;
   const std::vector<checkpoint::Weight>& weights_;
 };
 
@@ -72,12 +75,12 @@ class Resolver {
 
 Weights make_weights(const checkpoint::Checkpoint& checkpoint) {
   const checkpoint::ModelSpec& spec = checkpoint.config().spec;
-  const Resolver resolver(checkpoint);
+  const Resolver resolver(checkpoint.weights());
   Weights weights;
   weights.embedding = resolver.matrix(spec.embedding);
   for (const checkpoint::LayerSpec& layer : spec.layers) weights.layers.push_back(resolver.layer(layer));
-  weights.final_norm = resolver.vector(spec.final_norm.weight, spec.final_norm.weight_offset);
-  weights.lm_head = resolver.matrix(spec.head);
+  weights.final_norm = resolver.norm(spec.final_norm);
+  weights.head = resolver.matrix(spec.head);
   return weights;
 }
 

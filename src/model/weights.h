@@ -1,4 +1,4 @@
-// A checkpoint's tensors as the forward pass reads them: checked views of the mapped file.
+// A checkpoint's tensors as the forward pass reads them: checked views of the mapped file, in the order of the spec.
 //
 // Matrices point into the checkpoint, which must outlive them; norm weights and biases are small and are widened to
 // float32 copies. Immutable after construction; any thread may read.
@@ -27,23 +27,37 @@ struct Matrix {
   }
 };
 
+struct Norm {
+  std::vector<float> weight;
+  float eps = 0;
+
+  bool exists() const noexcept { return !weight.empty(); }
+};
+
+struct MlpWeights {
+  Matrix gate, up;  // [inner, hidden]
+  Matrix down;      // [hidden, inner]
+};
+
+/// A layer of the spec; `spec` says how its parts go together and must outlive it.
 struct LayerWeights {
-  std::vector<float> input_norm;           // [hidden]
-  Matrix q, k, v;                          // [n_heads * head_dim, hidden], [n_kv_heads * head_dim, hidden] twice
-  Matrix o;                                // [hidden, n_heads * head_dim]
-  std::vector<float> post_attention_norm;  // [hidden]
-  Matrix gate, up;                         // [intermediate, hidden]
-  Matrix down;                             // [hidden, intermediate]
+  const checkpoint::LayerSpec* spec = nullptr;
+  Norm attention_norm;              // [hidden]
+  std::vector<Matrix> projections;  // those of spec->attention, [.., hidden]
+  Norm q_norm, k_norm;
+  Matrix output;  // [hidden, n_heads * head_dim]
+  Norm mlp_norm;  // [hidden]
+  MlpWeights mlp;
 };
 
 struct Weights {
   Matrix embedding;  // [vocab, hidden]
   std::vector<LayerWeights> layers;
-  std::vector<float> final_norm;  // [hidden]
-  Matrix lm_head;                 // [vocab, hidden]; the embedding when tied
+  Norm final_norm;  // [hidden]
+  Matrix head;      // [vocab, hidden]; the embedding when tied
 };
 
-/// Views of `checkpoint` (already checked against its config).
+/// Views of `checkpoint`, which must outlive them.
 Weights make_weights(const checkpoint::Checkpoint& checkpoint);
 
 }  // namespace kvfork::model
