@@ -24,7 +24,7 @@ void Draft::read_mlp_bias() {
   config_.mlp_bias = names_.is_gguf() ? names_.has("blk.0.ffn_up.bias") : fields_.find_bool("mlp_bias").value_or(false);
 }
 
-void Draft::refuse_sliding_window() const {
+void Draft::refuse_sliding_window(std::string_view switch_key) const {
   if (const auto types = fields_.find("layer_types")) {
     simdjson::dom::array list;
     if (types->get(list) != simdjson::SUCCESS) fields_.fail_type("layer_types", "a list", *types);
@@ -38,12 +38,11 @@ void Draft::refuse_sliding_window() const {
            fields_.subject(), config_.num_hidden_layers, list.size());
   }
   // Qwen2 ships sliding_window with use_sliding_window false: the window is then off.
-  const bool has_switch = family_.model_type == "qwen2";
   const auto window = fields_.find_integer("sliding_window");
-  const bool is_on = has_switch ? fields_.find_bool("use_sliding_window").value_or(false) : window.has_value();
+  const bool is_on = switch_key.empty() ? window.has_value() : fields_.find_bool(switch_key).value_or(false);
   if (is_on && (window || !fields_.has("sliding_window")))
     fail(ErrorCode::Unsupported, "{}: sliding_window {} is switched on{}; kvfork does not implement sliding windows yet",
-         fields_.subject(), window.value_or(4096), has_switch ? " by use_sliding_window" : "");
+         fields_.subject(), window.value_or(4096), switch_key.empty() ? "" : fmt::format(" by {}", switch_key));
 }
 
 const TensorRow* Draft::find_row(Role role) const {

@@ -33,7 +33,8 @@ class Draft {
   /// The same of mlp_bias and the feed-forward.
   void read_mlp_bias();
   /// Throws Error{Unsupported} where the config switches a window on, Error{Corrupt} for layer_types that do not fit.
-  void refuse_sliding_window() const;
+  /// `switch_key`: the field that switches it, or empty where sliding_window alone does.
+  void refuse_sliding_window(std::string_view switch_key = "") const;
 
   /// Describes the whole model: embedding, layers, last norm and head, with the tensors that the family's table has.
   void assemble(const Form& form);

@@ -8,7 +8,7 @@ namespace {
 
 void describe(Draft& draft) {
   draft.config().attention_qkv_bias = true;
-  draft.refuse_sliding_window();
+  draft.refuse_sliding_window("use_sliding_window");
   draft.assemble({});
 }
 
