@@ -125,7 +125,7 @@ void read_sizes(const JsonFields& fields, const ConfigDefaults& defaults, ModelC
                                       : defaults.num_key_value_heads;
   config.num_key_value_heads = fields.find_size("num_key_value_heads").value_or(default_kv_heads);
   const size_t derived = config.num_attention_heads == 0 ? 0 : config.hidden_size / config.num_attention_heads;
-  config.head_dim = fields.find_size("head_dim").value_or(derived);
+  config.head_dim = fields.find_size("head_dim").value_or(defaults.head_dim != 0 ? defaults.head_dim : derived);
   config.max_position_embeddings =
       fields.find_size("max_position_embeddings").value_or(defaults.max_position_embeddings);
   config.rms_norm_eps = fields.find_number("rms_norm_eps").value_or(defaults.rms_norm_eps);
