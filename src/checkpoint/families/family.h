@@ -76,6 +76,7 @@ struct Family {
 
 extern const Family kLlama;
 extern const Family kQwen2;
+extern const Family kQwen3;
 
 /// Every family that is read, in the order in which messages list them.
 std::span<const Family* const> families() noexcept;

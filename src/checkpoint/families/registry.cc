@@ -6,7 +6,7 @@
 namespace kvfork::checkpoint {
 namespace {
 
-constexpr std::array<const Family*, 2> kFamilies = {&kQwen2, &kLlama};
+constexpr std::array<const Family*, 3> kFamilies = {&kQwen2, &kQwen3, &kLlama};
 
 const Family* find_by(std::string_view Family::*name, std::string_view wanted) noexcept {
   for (const Family* family : kFamilies) {
