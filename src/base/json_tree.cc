@@ -91,6 +91,11 @@ int64_t Json::as_int() const {
   return raw().starts_with('-') ? INT64_MIN : INT64_MAX;
 }
 
+std::optional<std::string_view> Json::find_string(std::string_view key) const {
+  const std::optional<Json> value = is_object() ? find_any(key) : std::nullopt;
+  return value && value->is_string() ? std::optional(value->text()) : std::nullopt;
+}
+
 std::string_view Json::string_or(std::string_view key, std::string_view fallback) const {
   const std::optional<Json> value = find(key);
   return value ? value->as_string() : fallback;

@@ -96,6 +96,8 @@ class Json {
   template <std::integral T>
   std::optional<T> to() const noexcept;
 
+  /// The text when this is an object whose member is a string, else nothing: for what may be anything.
+  std::optional<std::string_view> find_string(std::string_view key) const;
   std::string_view string_or(std::string_view key, std::string_view fallback) const;
   bool bool_or(std::string_view key, bool fallback) const;
 

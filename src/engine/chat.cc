@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <mutex>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/json_depth.h"
+#include "base/json_text.h"
 #include "base/mapped_file.h"
 #include "jinja/clock.h"
 #include "jinja/template.h"
@@ -16,7 +15,8 @@ namespace kvfork {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using base::Json;
+using base::JsonTree;
 
 constexpr size_t kMaxFile = size_t{64} << 20;
 constexpr const char* kContinueTag = "CONTINUE_FINAL_MESSAGE_TAG ";
@@ -43,51 +43,33 @@ class Entry {
 
 using Entries = std::map<std::string, std::shared_ptr<const Entry>>;
 
-Json parse_config(const std::string& text, const std::string& subject) {
-  if (base::is_too_deep_json(text))
-    base::fail(ErrorCode::Corrupt, "{}: expected JSON, found too many levels of it", subject);
-  Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded())
-    base::fail(ErrorCode::Corrupt, "{}: expected JSON, found {}", subject,
-               text.empty() ? "an empty file" : "other text");
-  if (!json.is_object())
-    base::fail(ErrorCode::Corrupt, "{}: expected a JSON object, found {}", subject, json.type_name());
-  return json;
+JsonTree parse_config(const std::string& text, const std::string& subject) {
+  JsonTree tree = JsonTree::parse(text, subject);
+  if (!tree.root().is_object()) tree.root().expected("a JSON object");
+  return tree;
 }
 
-const std::string* find_text(const Json& object, const char* key) {
-  auto found = object.find(key);
-  return found == object.end() || !found->is_string() ? nullptr : found->get_ptr<const std::string*>();
+void add_named(Entries& entries, const std::string& subject, std::string_view name, std::string_view source) {
+  entries[std::string(name)] =
+      std::make_shared<Entry>(fmt::format("{} (chat_template '{}')", subject, name), std::string(source));
 }
 
 void add_config_templates(Entries& entries, const Json& config, const std::string& subject) {
-  auto found = config.find("chat_template");
-  if (found == config.end() || found->is_null()) return;
+  const auto found = config.find("chat_template");
+  if (!found) return;
   if (found->is_string()) {
-    entries[kDefault] = std::make_shared<Entry>(subject + " (chat_template)", found->get<std::string>());
-    return;
-  }
-  if (found->is_object()) {
-    for (const auto& [name, text] : found->items()) {
-      if (!text.is_string())
-        base::fail(ErrorCode::Corrupt, "{}: chat_template.{}: expected a string, found {}", subject, name,
-                   text.type_name());
-      entries[name] = std::make_shared<Entry>(subject + " (chat_template '" + name + "')", text.get<std::string>());
+    entries[kDefault] = std::make_shared<Entry>(subject + " (chat_template)", std::string(found->as_string()));
+  } else if (found->is_object()) {
+    for (const auto& [name, text] : found->members()) add_named(entries, subject, name, text.as_string());
+  } else if (found->is_list()) {
+    for (const Json item : found->items()) {
+      const auto name = item.find_string("name");
+      const auto source = item.find_string("template");
+      if (!name || !source) item.expected("an object with name and template");
+      add_named(entries, subject, *name, *source);
     }
-    return;
-  }
-  if (!found->is_array()) {
-    base::fail(ErrorCode::Corrupt, "{}: chat_template: expected a string, a list or an object, found {}", subject,
-               found->type_name());
-  }
-  for (const Json& item : *found) {
-    const std::string* name = item.is_object() ? find_text(item, "name") : nullptr;
-    const std::string* text = item.is_object() ? find_text(item, "template") : nullptr;
-    if (name == nullptr || text == nullptr) {
-      base::fail(ErrorCode::Corrupt, "{}: chat_template: expected objects with name and template, found {}",
-                 subject, item.type_name());
-    }
-    entries[*name] = std::make_shared<Entry>(subject + " (chat_template '" + *name + "')", *text);
+  } else {
+    found->expected("a string, a list or an object");
   }
 }
 
@@ -111,63 +93,67 @@ constexpr ClassDefaults kClassDefaults[] = {
     {"BloomTokenizer", "<s>", "</s>", "<unk>", "<pad>"},
 };
 
-void add_class_defaults(Json& tokens, const Json& config) {
-  const std::string* name = find_text(config, "tokenizer_class");
-  if (name == nullptr) return;
-  std::string base_name = name->ends_with("Fast") ? name->substr(0, name->size() - 4) : *name;
+// Special tokens as JSON texts by name; empty where a file takes one back.
+using Tokens = std::map<std::string, std::string>;
+
+void add_class_defaults(Tokens& tokens, const Json& config) {
+  std::string_view base_name = config.find_string("tokenizer_class").value_or("");
+  if (base_name.ends_with("Fast")) base_name.remove_suffix(4);
   for (const ClassDefaults& defaults : kClassDefaults) {
     if (base_name != defaults.name) continue;
-    if (defaults.bos != nullptr) tokens["bos_token"] = defaults.bos;
-    if (defaults.eos != nullptr) tokens["eos_token"] = defaults.eos;
-    if (defaults.unk != nullptr) tokens["unk_token"] = defaults.unk;
-    if (defaults.pad != nullptr) tokens["pad_token"] = defaults.pad;
+    for (const auto& [name, text] : {std::pair("bos_token", defaults.bos),
+                                     {"eos_token", defaults.eos},
+                                     {"unk_token", defaults.unk},
+                                     {"pad_token", defaults.pad}}) {
+      if (text != nullptr) tokens[name] = base::quote_json(text);
+    }
   }
 }
 
 // A token is spelled as text or as an object with its content.
-Json token_text(const Json& token) {
-  if (token.is_string()) return token;
-  if (token.is_object()) {
-    if (const std::string* content = find_text(token, "content")) return *content;
-  }
-  if (!token.is_array()) return nullptr;
-  Json list = Json::array();
-  for (const Json& item : token) {
-    Json text = token_text(item);
-    if (text.is_string()) list.push_back(std::move(text));
-  }
-  return list;
+std::optional<std::string_view> token_text(const Json& token) {
+  return token.is_string() ? token.as_string() : token.find_string("content");
 }
 
-void add_tokens(Json& tokens, const Json& from) {
+std::string token_json(const Json& token) {
+  std::vector<std::string_view> list;
+  if (token.is_list()) {
+    for (const Json item : token.items()) {
+      if (const auto text = token_text(item)) list.push_back(*text);
+    }
+    return list.empty() ? "" : base::JsonText(list).text();
+  }
+  const std::string_view text = token_text(token).value_or("");
+  return text.empty() ? "" : base::quote_json(text);
+}
+
+void add_tokens(Tokens& tokens, const Json& from) {
   for (const char* name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token",
                            "mask_token", "additional_special_tokens"}) {
-    if (auto found = from.find(name); found != from.end()) tokens[name] = token_text(*found);
+    if (!from.has(name)) continue;
+    const auto token = from.find(name);
+    tokens[name] = token ? token_json(*token) : "";
   }
-  auto extra = from.find("extra_special_tokens");
-  if (extra == from.end() || !extra->is_object()) return;
-  for (const auto& [name, token] : extra->items()) tokens[name] = token_text(token);
+  const auto extra = from.find("extra_special_tokens");
+  if (!extra || !extra->is_object()) return;
+  for (const auto& [name, token] : extra->members()) tokens[std::string(name)] = token_json(token);
 }
 
 std::map<std::string, std::string> make_special_variables(const TemplateSources& sources) {
-  Json tokens = Json::object();
-  for (const auto& [name, text] : sources.special_tokens) tokens[name] = text;
+  Tokens tokens;
+  for (const auto& [name, text] : sources.special_tokens) tokens[name] = text.empty() ? "" : base::quote_json(text);
   if (sources.tokenizer_config_json) {
-    Json config = parse_config(*sources.tokenizer_config_json, sources.subject + ": tokenizer_config.json");
-    add_class_defaults(tokens, config);
-    add_tokens(tokens, config);
-    if (sources.special_tokens_map_json && !config.contains("added_tokens_decoder")) {
-      add_tokens(tokens,
-                 parse_config(*sources.special_tokens_map_json, sources.subject + ": special_tokens_map.json"));
+    const auto config = parse_config(*sources.tokenizer_config_json, sources.subject + ": tokenizer_config.json");
+    add_class_defaults(tokens, config.root());
+    add_tokens(tokens, config.root());
+    if (sources.special_tokens_map_json && !config.root().has("added_tokens_decoder")) {
+      add_tokens(
+          tokens,
+          parse_config(*sources.special_tokens_map_json, sources.subject + ": special_tokens_map.json").root());
     }
   }
-  std::map<std::string, std::string> variables;
-  for (const auto& [name, token] : tokens.items()) {
-    bool present =
-        (token.is_string() && !token.get_ref<const std::string&>().empty()) || (token.is_array() && !token.empty());
-    if (present) variables[name] = token.dump();
-  }
-  return variables;
+  std::erase_if(tokens, [](const auto& token) { return token.second.empty(); });
+  return tokens;
 }
 
 bool is_given(const std::string& json) {
@@ -225,7 +211,8 @@ ChatTemplate ChatTemplate::from_sources(const TemplateSources& sources) {
   // Files of their own win over the configuration as a whole, not name by name.
   const auto add_from = [&](const std::optional<std::string>& json, const char* file) {
     if (!state->entries.empty() || !json) return;
-    add_config_templates(state->entries, parse_config(*json, sources.subject + ": " + file), sources.subject);
+    add_config_templates(state->entries, parse_config(*json, sources.subject + ": " + file).root(),
+                         sources.subject);
   };
   add_from(sources.tokenizer_config_json, "tokenizer_config.json");
   add_from(sources.chat_template_json, "chat_template.json");

@@ -1,16 +1,14 @@
 #include "engine/context_format.h"
 
+#include <array>
 #include <charconv>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/json_depth.h"
+#include "base/json_text.h"
 #include "engine/identity.h"
 
 namespace kvfork::engine {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kFlagNames[] = {"false", "true"};
 
@@ -51,13 +49,14 @@ class Decoder {
     refuse("boundary", "message, probe or longest", value);
   }
   std::vector<std::pair<std::string, std::string>> vars() const {
-    const auto list = base::parse_bounded_json<Json>(get("vars"));
+    const auto tree = base::JsonTree::try_parse(get("vars"));
     std::vector<std::pair<std::string, std::string>> vars;
-    if (!list.is_array()) refuse("vars", "a JSON list", get("vars"));
-    for (const Json& item : list) {
-      if (!item.is_array() || item.size() != 2 || !item[0].is_string() || !item[1].is_string())
+    if (!tree || !tree->root().is_list()) refuse("vars", "a JSON list", get("vars"));
+    for (const base::Json item : tree->root().items()) {
+      const std::vector<base::Json> pair = item.is_list() ? item.list() : std::vector<base::Json>();
+      if (pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string())
         refuse("vars", "a JSON list of [name, JSON text]", get("vars"));
-      vars.emplace_back(item[0].get<std::string>(), item[1].get<std::string>());
+      vars.emplace_back(pair[0].as_string(), pair[1].as_string());
     }
     return vars;
   }
@@ -77,9 +76,9 @@ void encode_origin(const ContextOrigin& origin, Metadata& metadata) {
   metadata["messages"] = fixed.messages_json;
   if (!fixed.tools_json.empty()) metadata["tools"] = fixed.tools_json;
   if (!fixed.documents_json.empty()) metadata["documents"] = fixed.documents_json;
-  Json vars = Json::array();
-  for (const auto& [name, value] : fixed.vars) vars.push_back({name, value});
-  metadata["vars"] = vars.dump(-1, ' ', false, Json::error_handler_t::replace);
+  auto vars = base::JsonText::list();
+  for (const auto& [name, value] : fixed.vars) vars.push_back(std::array<std::string_view, 2>{name, value});
+  metadata["vars"] = vars.text();
   if (fixed.now) metadata["now"] = *fixed.now;
   if (fixed.raw_text) metadata["raw_text"] = *fixed.raw_text;
   metadata["add_special_tokens"] = kFlagNames[fixed.raw_encoding.add_special_tokens];

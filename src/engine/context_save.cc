@@ -1,11 +1,13 @@
 // Context::save: one safetensors file, written straight from where keys and values lie.
 
-#include <nlohmann/json.hpp>
+#include <array>
 #include <vector>
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/new_file.h"
+#include "base/utf8.h"
 #include "engine/context_format.h"
 #include "engine/context_impl.h"
 #include "engine/model_impl.h"
@@ -14,7 +16,6 @@
 namespace kvfork {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using engine::ContextHeader;
 
 // A tensor as it will lie in the file. Its parts are in memory already; rows have checksums of their own.
@@ -58,14 +59,18 @@ class Saver {
       if (const auto& file = context_.parent()->impl().file; file != nullptr)
         header.parent_file = std::filesystem::path(file->path()).filename().string();
     }
-    Json metadata = {{"format", engine::kContextFormat}};  // first, where whoever looks at a file finds it
-    for (const auto& [key, value] : engine::encode_header(header)) metadata[key] = value;
-    try {
-      return metadata.dump();
-    } catch (const Json::exception& error) {
-      base::fail(ErrorCode::InvalidArgument,
-                 "context: expected UTF-8 in messages, tools, documents and variables: {}", error.what());
+    // The format comes first, where whoever looks at a file finds it.
+    base::JsonText metadata = {{"format", engine::kContextFormat}};
+    for (const auto& [key, value] : engine::encode_header(header)) {
+      if (const size_t invalid = base::find_invalid_utf8(value); invalid != value.size())
+        base::fail(
+            ErrorCode::InvalidArgument,
+            "context: expected UTF-8 in messages, tools, documents and variables, found another byte at {} in "
+            "{}",
+            invalid, key);
+      if (key != "format") metadata.add(key, value);
     }
+    return metadata.text();
   }
 
   void add_keys_and_values(size_t first_block) {
@@ -117,10 +122,10 @@ class Saver {
     std::string header = "{\"__metadata__\":" + metadata;
     uint64_t end = 0;
     for (const OutTensor& tensor : tensors_) {
-      header += fmt::format(",{}:", Json(tensor.name).dump());
-      header +=
-          Json{{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {end, end + tensor.n_bytes}}}
-              .dump();
+      const base::JsonText entry = {{"dtype", tensor.dtype},
+                                    {"shape", tensor.shape},
+                                    {"data_offsets", std::array{end, end + tensor.n_bytes}}};
+      header += fmt::format(",{}:{}", base::quote_json(tensor.name), entry.text());
       end += tensor.n_bytes;
     }
     header += "}";

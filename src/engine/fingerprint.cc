@@ -5,10 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <vector>
 
-#include "base/json_depth.h"
+#include "base/json_text.h"
 #include "base/sha256.h"
 #include "checkpoint/gguf.h"
 #include "engine/fingerprint_memory.h"
@@ -32,10 +31,9 @@ void add_part(base::Sha256& sha, std::string_view name, std::string_view text) {
 
 // The chat template has a fingerprint of its own, and the order of keys says nothing.
 std::string without_chat_template(std::string text) {
-  auto config = base::parse_bounded_json<nlohmann::json>(text);
-  if (!config.is_object()) return text;
-  config.erase("chat_template");
-  return config.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  const auto config = base::JsonTree::try_parse(text);
+  if (!config || !config->root().is_object()) return text;
+  return base::canonical_json(config->root(), "chat_template");
 }
 
 std::string fingerprint_gguf_tokenizer(const std::string& path) {

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/json_depth.h"
+#include "base/json_text.h"
 #include "base/mapped_file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/gguf_config.h"
@@ -20,7 +19,6 @@ namespace kvfork {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kSystem = "Zebras answer in verse.";
 constexpr const char* kUser = "Who wrote quartz?";
@@ -50,16 +48,17 @@ void take_config(const checkpoint::ModelConfig& config, ModelFacts& facts) {
 
 // What a config says that kvfork cannot run, as far as it can be read.
 void take_unsupported_config(const std::string& text, ModelFacts& facts) {
-  const auto json = base::parse_bounded_json<Json>(text);
-  if (!json.is_object()) return;
-  const auto number = [&](const char* key) {
-    return json.contains(key) && json[key].is_number_unsigned() ? json[key].get<size_t>() : 0;
+  const auto tree = base::JsonTree::try_parse(text, {}, {.non_finite = true});
+  if (!tree || !tree->root().is_object()) return;
+  const base::Json config = tree->root();
+  const auto number = [&](const char* key) -> size_t {
+    const auto value = config.find(key);
+    return value ? value->to<size_t>().value_or(0) : 0;
   };
-  if (json.contains("model_type") && json["model_type"].is_string())
-    facts.model_type = json["model_type"].get<std::string>();
-  if (json.contains("architectures") && json["architectures"].is_array() && !json["architectures"].empty() &&
-      json["architectures"][0].is_string())
-    facts.architecture = json["architectures"][0].get<std::string>();
+  if (const auto type = config.find_string("model_type")) facts.model_type = *type;
+  if (const auto names = config.find("architectures"); names && names->is_list() && names->size() > 0) {
+    if (const base::Json first = *names->items().begin(); first.is_string()) facts.architecture = first.as_string();
+  }
   facts.max_position_embeddings = number("max_position_embeddings");
   facts.n_layers = number("num_hidden_layers");
   facts.n_heads = number("num_attention_heads");
@@ -136,15 +135,15 @@ void inspect_gguf(const fs::path& path, ModelFacts& facts) {
 
 // Text without a system message, between what stands around one where there is one.
 std::string find_default_system_text(const ChatTemplate& chat_template) {
-  const auto render = [&](const Json& messages) {
+  const auto render = [&](std::initializer_list<base::JsonText> messages) {
     ChatRequest request;
-    request.messages_json = messages.dump();
+    request.messages_json = base::JsonText(messages).text();
     request.now = "2024-05-06T07:08:09";
     return chat_template.render(request);
   };
-  const Json user = {{"role", "user"}, {"content", kUser}};
+  const base::JsonText user = {{"role", "user"}, {"content", kUser}};
   const std::string with = render({{{"role", "system"}, {"content", kSystem}}, user});
-  const std::string without = render(Json::array({user}));
+  const std::string without = render({user});
   const size_t system = with.find(kSystem);
   const size_t user_with = with.find(kUser);
   const size_t user_without = without.find(kUser);

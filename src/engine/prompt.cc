@@ -1,17 +1,15 @@
 #include "kvfork/prompt.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/utf8.h"
 
 namespace kvfork {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Requests that begin in as many ways as text can meet what stands before it: a probe context is what all share.
 constexpr const char* kProbes[] = {"Alpha", "7 z", " b", "\n\nc", "\u0301d", "\u4E2D", "'s", "<x", "."};
@@ -36,8 +34,10 @@ std::string_view inside_list(std::string_view list) {
 }
 
 // A list of one message.
-std::string user_message(std::string_view text) {
-  return Json::array({{{"role", "user"}, {"content", text}}}).dump();
+std::string one_message(const char* role, std::string_view text) {
+  auto messages = base::JsonText::list();
+  messages.push_back({{"role", role}, {"content", text}});
+  return messages.text();
 }
 
 size_t common_prefix(std::span<const int32_t> a, std::span<const int32_t> b) {
@@ -50,7 +50,7 @@ size_t common_prefix(std::span<const int32_t> a, std::span<const int32_t> b) {
 FixedPart FixedPart::from_system_message(std::string_view text) {
   expect_utf8(text, "context");
   FixedPart fixed;
-  fixed.messages_json = Json::array({{{"role", "system"}, {"content", text}}}).dump();
+  fixed.messages_json = one_message("system", text);
   return fixed;
 }
 
@@ -111,7 +111,7 @@ Prompt Prompter::make_context(BoundaryMode mode) const {
 Prompt Prompter::make_request(std::string_view user_text) const {
   expect_utf8(user_text, "prompt");
   if (fixed_.raw_text) return encode_raw(*fixed_.raw_text + std::string(user_text));
-  return encode(append_messages(fixed_.messages_json, user_message(user_text)), Turn::Assistant);
+  return encode(append_messages(fixed_.messages_json, one_message("user", user_text)), Turn::Assistant);
 }
 
 Prompt Prompter::make_request_from_messages(std::string_view messages_json) const {
@@ -150,7 +150,7 @@ bool Prompter::reads_clock() const {
     Prompter other = *this;
     other.fixed_.now = now;
     std::string text =
-        other.render(append_messages(fixed_.messages_json, user_message(kProbes[0])), Turn::Assistant);
+        other.render(append_messages(fixed_.messages_json, one_message("user", kProbes[0])), Turn::Assistant);
     try {
       text += other.render(fixed_.messages_json, Turn::FixedOnly);
     } catch (const Error&) {  // a template that wants a user message

@@ -2,18 +2,15 @@
 
 #include <algorithm>
 #include <charconv>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/json_depth.h"
+#include "base/json_tree.h"
 #include "hub/folder_hub.h"
 #include "hub/meaning.h"
 #include "hub/names.h"
 
 namespace kvfork::hub {
 namespace {
-
-using nlohmann::json;
 
 constexpr int kMaxRedirects = 10;
 constexpr int kMaxAttemptsToConnect = 3;
@@ -45,6 +42,17 @@ void keep_headers(const Reply& earlier, Reply& later) {
 
 bool describes_file(const Reply& reply) {
   return reply.find_header("x-linked-etag") && reply.find_header("x-repo-commit");
+}
+
+// The texts under `key` of the objects in the list `list` of a reply; what is something else is passed over.
+std::vector<std::string_view> list_names(const base::Json& answer, std::string_view list, std::string_view key) {
+  std::vector<std::string_view> names;
+  const auto found = answer.is_object() ? answer.find(list) : std::nullopt;
+  if (!found || !found->is_list()) return names;
+  for (const base::Json item : found->items()) {
+    if (const auto name = item.find_string(key)) names.push_back(*name);
+  }
+  return names;
 }
 
 Reply refused_address(const Url& url) {
@@ -134,8 +142,9 @@ std::optional<RepoListing> Client::list_repo() {
   if (reply.transfer == Transfer::Done && reply.status == 404 && !reply.find_header("x-error-code"))
     return std::nullopt;
   if (reply.transfer != Transfer::Done || reply.status != 200) fail_reply(reply, subject);
-  const json answer = base::parse_bounded_json<json>(reply.body);
-  if (!answer.is_object() || !answer.contains("sha") || !answer["sha"].is_string()) {
+  const auto answer = base::JsonTree::try_parse(reply.body);
+  const auto commit = answer ? answer->root().find_string("sha") : std::nullopt;
+  if (!commit) {
     throw HubError(
         ErrorCode::Network,
         fmt::format("{}: expected a model description in JSON from {}, found something else; is HF_ENDPOINT "
@@ -143,12 +152,9 @@ std::optional<RepoListing> Client::list_repo() {
                     subject, printable_url(session_.settings.endpoint)),
         HubError::Cached::MayStandIn);
   }
-  RepoListing listing{.commit = answer["sha"].get<std::string>(), .files = {}};
-  if (!answer.contains("siblings") || !answer["siblings"].is_array()) return listing;
-  for (const json& sibling : answer["siblings"]) {
-    if (!sibling.is_object() || !sibling.contains("rfilename") || !sibling["rfilename"].is_string()) continue;
-    listing.files.push_back(sibling["rfilename"].get<std::string>());
-  }
+  RepoListing listing{.commit = std::string(*commit), .files = {}};
+  for (const std::string_view name : list_names(answer->root(), "siblings", "rfilename"))
+    listing.files.emplace_back(name);
   return listing;
 }
 
@@ -220,15 +226,13 @@ std::string Client::revision_hint() {
       parse_url(session_.settings.endpoint + "/api/models/" + session_.repo_id + "/refs", "HF_ENDPOINT");
   const Reply reply =
       follow(make_request(Method::Get, url, true, session_.settings.etag_timeout), Follow::All, {}, &last);
-  const json answer = reply.transfer == Transfer::Done ? base::parse_bounded_json<json>(reply.body) : json();
+  const auto answer = base::JsonTree::try_parse(reply.transfer == Transfer::Done ? reply.body : "null");
   std::string names;
   size_t n_named = 0;
   for (const char* kind : {"branches", "tags"}) {
-    if (!answer.is_object() || !answer.contains(kind) || !answer[kind].is_array()) continue;
-    for (const json& entry : answer[kind]) {
-      if (!entry.is_object() || !entry.contains("name") || !entry["name"].is_string()) continue;
-      if (n_named++ < kMaxRevisionsNamed)
-        names += (names.empty() ? "" : ", ") + printable(entry["name"].get<std::string>());
+    if (!answer) break;
+    for (const std::string_view name : list_names(answer->root(), kind, "name")) {
+      if (n_named++ < kMaxRevisionsNamed) names += (names.empty() ? "" : ", ") + printable(std::string(name));
     }
   }
   if (names.empty()) return "use a branch, a tag or a full commit";

@@ -9,10 +9,10 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/sha256.h"
 #include "hub/names.h"
 
@@ -205,12 +205,11 @@ Reply give_file(const fs::path& path, const std::string& commit, const Request& 
 }
 
 Reply give_listing(const Version& version) {
-  nlohmann::json siblings = nlohmann::json::array();
+  auto siblings = base::JsonText::list();
   for (const auto& [name, path] : list_files(version.folder)) siblings.push_back({{"rfilename", name}});
   Reply reply;
   reply.status = 200;
-  reply.body = nlohmann::json{{"sha", version.commit}, {"siblings", siblings}}.dump(
-      -1, ' ', false, nlohmann::json::error_handler_t::replace);
+  reply.body = base::JsonText{{"sha", version.commit}, {"siblings", siblings}}.text();
   return reply;
 }
 

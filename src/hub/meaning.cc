@@ -1,10 +1,9 @@
 #include "hub/meaning.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/json_depth.h"
+#include "base/json_tree.h"
 #include "base/utf8.h"
 #include "hub/client.h"
 
@@ -23,11 +22,9 @@ bool contains(const std::string& text, std::string_view part) {
 // What the server itself says: X-Error-Message, or the JSON body's "error".
 std::string server_message(const Reply& reply) {
   if (const auto header = reply.find_header("x-error-message")) return printable(*header);
-  const auto answer = base::parse_bounded_json<nlohmann::json>(reply.body);
-  if (answer.is_object() && answer.contains("error") && answer["error"].is_string()) {
-    return printable(answer["error"].get<std::string>());
-  }
-  return {};
+  const auto answer = base::JsonTree::try_parse(reply.body);
+  const auto error = answer ? answer->root().find_string("error") : std::nullopt;
+  return error ? printable(std::string(*error)) : std::string();
 }
 
 [[noreturn]] void throw_transfer(const Reply& reply, const std::string& subject, const std::string& endpoint) {

@@ -1,11 +1,10 @@
 #include "hub/plan.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/error.h"
-#include "base/json_depth.h"
+#include "base/json_tree.h"
 #include "base/mapped_file.h"
 #include "hub/meaning.h"
 #include "hub/names.h"
@@ -74,15 +73,17 @@ std::vector<std::string> choose_small_files(const std::vector<std::string>& list
 }
 
 std::vector<std::string> parse_shard_names(std::string_view index_json, const std::string& subject) {
-  const auto index = base::parse_bounded_json<nlohmann::json>(index_json);
-  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
+  const auto index = base::JsonTree::try_parse(std::string(index_json));
+  const auto map = index && index->root().is_object() ? index->root().find("weight_map") : std::nullopt;
+  if (!map || !map->is_object()) {
     base::fail(ErrorCode::Corrupt, "{}: expected a JSON object with \"weight_map\", found something else", subject);
   }
   std::set<std::string> names;
-  for (const auto& [tensor, file] : index["weight_map"].items()) {
+  for (const auto& [tensor, file] : map->members()) {
     if (!file.is_string())
-      base::fail(ErrorCode::Corrupt, "{}: expected a file name for tensor '{}'", subject, printable(tensor));
-    names.insert(file.get<std::string>());
+      base::fail(ErrorCode::Corrupt, "{}: expected a file name for tensor '{}'", subject,
+                 printable(std::string(tensor)));
+    names.emplace(file.as_string());
   }
   for (const std::string& name : names) {
     if (!stays_inside(name)) {
