@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "jinja/clock.h"
+#include "jinja/builtins/clock.h"
 #include "jinja/template.h"
 #include "kvfork/error.h"
 

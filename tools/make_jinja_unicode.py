@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/jinja/unicode_tables.cc: the Unicode facts behind Python's str methods that utf8proc does not carry.
+"""Writes src/jinja/values/unicode_tables.cc: the Unicode facts behind Python's str methods that utf8proc does not carry.
 
 Facts come from the running Python's unicodedata (Unicode version in the output). Usage: make_jinja_unicode.py > FILE
 """
@@ -49,7 +49,7 @@ def print_specials(name, method):
 
 print("// Written by tools/make_jinja_unicode.py from Python "
       f"{sys.version.split()[0]}'s unicodedata {unicodedata.unidata_version}; do not edit.")
-print('#include "jinja/unicode_tables.h"\n')
+print('#include "jinja/values/unicode_tables.h"\n')
 print("namespace kvfork::jinja {\n")
 print_ranges("kOtherLower", lambda c: c.islower() and unicodedata.category(c) != "Ll")
 print_ranges("kOtherUpper", lambda c: c.isupper() and unicodedata.category(c) != "Lu")

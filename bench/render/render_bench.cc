@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/mapped_file.h"
-#include "jinja/clock.h"
+#include "jinja/builtins/clock.h"
 #include "jinja/template.h"
 #include "kvfork/error.h"
 

@@ -1,3 +1,4 @@
+// How much memory this process may still take.
 #include "base/available_memory.h"
 
 #include <sys/resource.h>

@@ -1,3 +1,4 @@
+// The checksum of saved contexts.
 #include "base/checksum.h"
 
 #include <bit>

@@ -1,3 +1,4 @@
+// From errno to Error.
 #include "base/error.h"
 
 #include <cerrno>

@@ -1,3 +1,4 @@
+// Opening and reading regular files.
 #include "base/file.h"
 
 #include <fcntl.h>

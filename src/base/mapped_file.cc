@@ -1,3 +1,4 @@
+// Files mapped for reading.
 #include "base/mapped_file.h"
 
 #include <sys/mman.h>

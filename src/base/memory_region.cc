@@ -1,3 +1,4 @@
+// Memory straight from the system.
 #include "base/memory_region.h"
 
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// SHA-256 by libcrypto.
 #include "base/sha256.h"
 
 #include <openssl/evp.h>

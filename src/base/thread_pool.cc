@@ -1,3 +1,4 @@
+// Threads that share out the items of one call.
 #include "base/thread_pool.h"
 
 #include <sched.h>

@@ -7,9 +7,9 @@
 #include "base/error.h"
 #include "base/json_text.h"
 #include "base/mapped_file.h"
-#include "jinja/clock.h"
+#include "jinja/builtins/clock.h"
 #include "jinja/template.h"
-#include "jinja/text.h"
+#include "jinja/values/text.h"
 
 namespace kvfork {
 namespace {

@@ -1,9 +1,10 @@
+// What Transformers checks and changes in messages before it renders them.
 #include "jinja/conversation.h"
 
 #include "base/error.h"
-#include "jinja/operators.h"
-#include "jinja/printing.h"
-#include "jinja/runtime.h"
+#include "jinja/values/operators.h"
+#include "jinja/values/printing.h"
+#include "jinja/values/runtime.h"
 
 namespace kvfork::jinja {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "jinja/value.h"
+#include "jinja/values/value.h"
 
 namespace kvfork::jinja {
 

@@ -1,16 +1,17 @@
+// From source and variables to rendered text.
 #include "jinja/template.h"
 
 #include <map>
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "jinja/builtins/functions.h"
 #include "jinja/conversation.h"
-#include "jinja/evaluator.h"
-#include "jinja/functions.h"
-#include "jinja/json.h"
-#include "jinja/lexer.h"
-#include "jinja/parser.h"
-#include "jinja/scope.h"
+#include "jinja/evaluation/evaluator.h"
+#include "jinja/syntax/lexer.h"
+#include "jinja/syntax/parser.h"
+#include "jinja/syntax/scope.h"
+#include "jinja/values/json.h"
 
 namespace kvfork::jinja {
 namespace {

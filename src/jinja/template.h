@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "jinja/runtime.h"
+#include "jinja/values/runtime.h"
 
 namespace kvfork::jinja {
 

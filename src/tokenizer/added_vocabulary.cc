@@ -1,3 +1,4 @@
+// Finding added tokens in a text before anything else cuts it.
 #include "tokenizer/added_vocabulary.h"
 
 #include <algorithm>

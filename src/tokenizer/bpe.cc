@@ -1,3 +1,4 @@
+// Byte-pair encoding: merges by rank.
 #include "tokenizer/bpe.h"
 
 #include <algorithm>

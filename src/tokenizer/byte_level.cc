@@ -1,3 +1,4 @@
+// GPT-2's map between bytes and printable characters.
 #include "tokenizer/byte_level.h"
 
 #include <array>

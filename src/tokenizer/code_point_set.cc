@@ -1,3 +1,4 @@
+// Sets of code points for character classes of regular expressions.
 #include "tokenizer/code_point_set.h"
 
 #include <utf8proc.h>

@@ -1,3 +1,4 @@
+// Decoders of tokenizer.json as parts of a stream.
 #include "tokenizer/decoder.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// From tokenizer.json, or vocab.json and merges.txt, to the parts of a tokenizer.
 #include <algorithm>
 #include <string>
 #include <utility>

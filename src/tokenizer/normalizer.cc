@@ -1,3 +1,4 @@
+// Normalizers of tokenizer.json.
 #include "tokenizer/normalizer.h"
 
 #include <optional>

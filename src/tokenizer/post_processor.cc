@@ -1,3 +1,4 @@
+// Special tokens around an encoded text.
 #include "tokenizer/post_processor.h"
 
 #include "base/error.h"

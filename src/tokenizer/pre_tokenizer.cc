@@ -1,3 +1,4 @@
+// Pre-tokenizers of tokenizer.json.
 #include "tokenizer/pre_tokenizer.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Matching with PCRE2.
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "tokenizer/regex.h"
 

@@ -1,3 +1,4 @@
+// From Oniguruma's syntax to PCRE2's.
 #include "tokenizer/regex_syntax.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The public Tokenizer: encode, decode and what goes with them.
 #include "kvfork/tokenizer.h"
 
 

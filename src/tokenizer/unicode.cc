@@ -1,3 +1,4 @@
+// Normal forms and categories over the tables.
 #include "tokenizer/unicode.h"
 
 #include <algorithm>

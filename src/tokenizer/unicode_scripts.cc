@@ -1,3 +1,4 @@
+// Names of scripts for \p{...}.
 #include <algorithm>
 
 #include "tokenizer/pre_tokenizer.h"

@@ -1,3 +1,4 @@
+// Unigram: the most probable path through a text.
 #include "tokenizer/unigram.h"
 
 #include <algorithm>

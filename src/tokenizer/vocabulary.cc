@@ -1,3 +1,4 @@
+// Tokens and ids.
 #include "tokenizer/vocabulary.h"
 
 #include <algorithm>

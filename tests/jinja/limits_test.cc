@@ -1,7 +1,7 @@
 // Hostile templates and data: every bound is reached as an error that names it, never as a crash or a long wait.
 #include <gtest/gtest.h>
 
-#include "jinja/json.h"
+#include "jinja/values/json.h"
 #include "tests/jinja/render.h"
 
 namespace kvfork::jinja {

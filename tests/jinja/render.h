@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "jinja/clock.h"
+#include "jinja/builtins/clock.h"
 #include "jinja/template.h"
 #include "kvfork/error.h"
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "jinja/clock.h"
+#include "jinja/builtins/clock.h"
 #include "jinja/template.h"
 #include "kvfork/error.h"
 
