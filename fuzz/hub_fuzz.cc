@@ -6,12 +6,12 @@
 #include <string>
 #include <string_view>
 
-#include "hub/meaning.h"
+#include "hub/model_files.h"
 #include "hub/names.h"
-#include "hub/patience.h"
-#include "hub/plan.h"
 #include "hub/ranges.h"
+#include "hub/reply_errors.h"
 #include "hub/settings.h"
+#include "hub/stall_timer.h"
 #include "hub/url.h"
 #include "kvfork/error.h"
 #include "kvfork/hub.h"

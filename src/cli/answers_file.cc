@@ -1,3 +1,4 @@
+// Appending whole lines to the output of a batch.
 #include "cli/answers_file.h"
 
 #include <fcntl.h>

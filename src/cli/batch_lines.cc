@@ -1,3 +1,4 @@
+// Reading request lines and writing answer lines.
 #include "cli/batch_lines.h"
 
 #include <fmt/format.h>

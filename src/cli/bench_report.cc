@@ -1,3 +1,4 @@
+// The table and the JSON of `kvfork bench`.
 #include "cli/bench_report.h"
 
 #include <fmt/format.h>
@@ -6,6 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "cli/json_parts.h"
 #include "cli/output.h"
 #include "kvfork/version.h"
 
@@ -13,11 +15,6 @@ namespace kvfork::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json summary(const Times& times) {
-  if (times.empty()) return nullptr;
-  return {{"median", times.median()}, {"min", times.least()}, {"max", times.most()}};
-}
 
 Json to_json(const Load& load) {
   return {load.one_minute, load.five_minutes};
@@ -28,34 +25,19 @@ Json to_json(const BenchRow& row) {
   return {{"prefix_tokens", row.prefix_tokens},
           {"is_context", row.is_context},
           {"kv_bytes", row.kv_bytes},
-          {"prefill_ms", summary(row.prefill)},
-          {"fork_ms", summary(row.fork)},
-          {"copy_ms", summary(row.copy)},
-          {"ttft_cached_ms", summary(row.first_cached)},
-          {"ttft_uncached_ms", summary(row.first_uncached)},
-          {"decode_ms_per_token", summary(row.decode)},
-          {"total_cached_ms", summary(row.total_cached)},
-          {"total_uncached_ms", summary(row.total_uncached)},
+          {"prefill_ms", times_json(row.prefill)},
+          {"fork_ms", times_json(row.fork)},
+          {"copy_ms", times_json(row.copy)},
+          {"ttft_cached_ms", times_json(row.first_cached)},
+          {"ttft_uncached_ms", times_json(row.first_uncached)},
+          {"decode_ms_per_token", times_json(row.decode)},
+          {"total_cached_ms", times_json(row.total_cached)},
+          {"total_uncached_ms", times_json(row.total_uncached)},
           {"speedup", row.speedup()},
           {"break_even_requests", break_even ? Json(*break_even) : Json(nullptr)}};
 }
 
 }  // namespace
-
-double Times::median() const {
-  if (values_.empty()) return 0;
-  std::vector<double> sorted = values_;
-  std::sort(sorted.begin(), sorted.end());
-  const size_t middle = sorted.size() / 2;
-  return sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
-}
-
-double Times::least() const {
-  return values_.empty() ? 0 : *std::min_element(values_.begin(), values_.end());
-}
-double Times::most() const {
-  return values_.empty() ? 0 : *std::max_element(values_.begin(), values_.end());
-}
 
 double BenchRow::speedup() const {
   return first_cached.median() > 0 ? first_uncached.median() / first_cached.median() : 0;
@@ -72,43 +54,28 @@ const BenchRow& BenchReport::headline() const {
   return found == rows.end() ? rows.back() : *found;
 }
 
-std::string show_milliseconds(double milliseconds) {
-  if (milliseconds < 0.1) return fmt::format("{:.2f} us", milliseconds * 1000);
-  if (milliseconds < 10) return fmt::format("{:.2f} ms", milliseconds);
-  if (milliseconds < 1000) return fmt::format("{:.1f} ms", milliseconds);
-  return fmt::format("{:.2f} s", milliseconds / 1000);
-}
-
-std::string show_bytes(size_t bytes) {
-  if (bytes < size_t{1} << 20) return fmt::format("{:.1f} KiB", static_cast<double>(bytes) / 1024);
-  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
-}
-
 void print_table(const BenchReport& report) {
   const ModelInfo& info = report.model;
-  write_output(fmt::format("{} ({}), {}, kernel set {}, {} thread{}, kvfork {}\n", info.path, info.architecture,
-                           compute_mode_name(info.mode), info.kernel_set, info.n_threads,
-                           info.n_threads == 1 ? "" : "s", version()));
-  write_output(fmt::format("{}, {} cores, load {:.1f} before and {:.1f} after\n", report.machine.cpu,
-                           report.machine.n_cores, report.load_before.one_minute, report.load_after.one_minute));
-  write_output(fmt::format("{} request tokens, {} new; medians of {} interleaved rounds (least .. most)\n",
-                           report.request_tokens, report.new_tokens, report.repeats));
-  write_output(
-      fmt::format("parity: every id and every logit bit equal with and without the cache, at every length\n\n"));
-  write_output(fmt::format("{:>8}  {:>10}  {:>10}  {:>10}  {:<32}  {:<32}  {:>7}  {}\n", "prefix", "prefill",
-                           "fork", "copy", "first token, cached", "first token, uncached", "speedup",
-                           "break-even"));
+  print_line("{} ({}), {}, kernel set {}, {} thread{}, kvfork {}", info.path, info.architecture,
+             compute_mode_name(info.mode), info.kernel_set, info.n_threads, info.n_threads == 1 ? "" : "s",
+             version());
+  print_line("{}, {} cores, load {:.1f} before and {:.1f} after", report.machine.cpu, report.machine.n_cores,
+             report.load_before.one_minute, report.load_after.one_minute);
+  print_line("{} request tokens, {} new; medians of {} interleaved rounds (least .. most)", report.request_tokens,
+             report.new_tokens, report.repeats);
+  print_line("parity: every id and every logit bit equal with and without the cache, at every length\n");
+  print_line("{:>8}  {:>10}  {:>10}  {:>10}  {:<32}  {:<32}  {:>7}  {}", "prefix", "prefill", "fork", "copy",
+             "first token, cached", "first token, uncached", "speedup", "break-even");
   const auto spread = [](const Times& times) {
-    return fmt::format("{} ({} .. {})", show_milliseconds(times.median()), show_milliseconds(times.least()),
-                       show_milliseconds(times.most()));
+    return fmt::format("{} ({} .. {})", show_time(times.median()), show_time(times.least()),
+                       show_time(times.most()));
   };
   for (const BenchRow& row : report.rows) {
     const auto break_even = row.break_even();
-    write_output(fmt::format(
-        "{:>7}{}  {:>10}  {:>10}  {:>10}  {:<32}  {:<32}  {:>6.1f}x  {}\n", row.prefix_tokens,
-        row.is_context ? "*" : " ", show_milliseconds(row.prefill.median()), show_milliseconds(row.fork.median()),
-        show_milliseconds(row.copy.median()), spread(row.first_cached), spread(row.first_uncached), row.speedup(),
-        break_even ? fmt::format("{} request{}", *break_even, *break_even == 1 ? "" : "s") : "never"));
+    print_line("{:>7}{}  {:>10}  {:>10}  {:>10}  {:<32}  {:<32}  {:>6.1f}x  {}", row.prefix_tokens,
+               row.is_context ? "*" : " ", show_time(row.prefill.median()), show_time(row.fork.median()),
+               show_time(row.copy.median()), spread(row.first_cached), spread(row.first_uncached), row.speedup(),
+               break_even ? fmt::format("{} request{}", *break_even, *break_even == 1 ? "" : "s") : "never");
   }
   write_output(
       "\n* the fixed part as given; other lengths are parts or repetitions of it.\n"

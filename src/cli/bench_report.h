@@ -7,22 +7,10 @@
 #include <vector>
 
 #include "cli/machine.h"
+#include "cli/numbers.h"
 #include "kvfork/model.h"
 
 namespace kvfork::cli {
-
-/// One measurement, once per round.
-class Times {
- public:
-  void add(double value) { values_.push_back(value); }
-  bool empty() const noexcept { return values_.empty(); }
-  double median() const;  ///< 0 where there are none
-  double least() const;
-  double most() const;
-
- private:
-  std::vector<double> values_;
-};
 
 /// Everything about one prefix length. Times in milliseconds.
 struct BenchRow {
@@ -60,10 +48,6 @@ struct BenchReport {
   /// The fixed part's row, else the longest.
   const BenchRow& headline() const;
 };
-
-/// "0.04 us", "12.3 ms", "2.1 s".
-std::string show_milliseconds(double milliseconds);
-std::string show_bytes(size_t bytes);
 
 void print_table(const BenchReport& report);
 void print_bench_json(const BenchReport& report);

@@ -1,3 +1,4 @@
+// How `kvfork tokenize --boundary` shows the join of a context and its requests.
 #include "cli/boundary_view.h"
 
 #include <fmt/format.h>
@@ -55,22 +56,21 @@ std::string line_of(const Json& pieces) {
 }
 
 void print_table(const Json& view) {
-  write_output(fmt::format("boundary    {}: {} context tokens, {}\n", view["mode"].get<std::string>(),
-                           view["context"]["tokens"].get<size_t>(),
-                           view["context"]["safe_for"] == "any request"
-                               ? "ending at an added token: safe for any request"
-                               : "not ending at an added token: verified for each request"));
+  print_line("boundary    {}: {} context tokens, {}", view["mode"].get<std::string>(),
+             view["context"]["tokens"].get<size_t>(),
+             view["context"]["safe_for"] == "any request"
+                 ? "ending at an added token: safe for any request"
+                 : "not ending at an added token: verified for each request");
   for (const Json& request : view["requests"]) {
-    write_output(fmt::format("\n> {}\n", to_json_text(request["prompt"])));
+    print_line("\n> {}", to_json_text(request["prompt"]));
     if (request.contains("error")) {
-      write_output(fmt::format("refused     {}\n", request["error"].get<std::string>()));
+      print_line("refused     {}", request["error"].get<std::string>());
       continue;
     }
-    write_output(fmt::format("cached      {} tokens, then {} of the request; safe for {}\n",
-                             request["cached_tokens"].get<size_t>(), request["request_tokens"].get<size_t>(),
-                             request["safe_for"].get<std::string>()));
-    write_output(fmt::format("context  ..{}\nrequest    {} ..\n", line_of(request["context_tail"]),
-                             line_of(request["request_head"])));
+    print_line("cached      {} tokens, then {} of the request; safe for {}", request["cached_tokens"].get<size_t>(),
+               request["request_tokens"].get<size_t>(), request["safe_for"].get<std::string>());
+    print_line("context  ..{}\nrequest    {} ..", line_of(request["context_tail"]),
+               line_of(request["request_head"]));
   }
 }
 

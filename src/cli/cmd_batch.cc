@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -14,18 +13,17 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "cli/answers_file.h"
 #include "cli/batch_lines.h"
 #include "cli/commands.h"
-#include "cli/fixed_part.h"
 #include "cli/generation_flags.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/warnings.h"
+#include "cli/session.h"
+#include "cli/stopwatch.h"
 #include "kvfork/answer_stream.h"
 #include "kvfork/batch.h"
-#include "kvfork/boundary.h"
-#include "kvfork/context.h"
 #include "kvfork/error.h"
 #include "kvfork/identity.h"
 #include "kvfork/model.h"
@@ -35,7 +33,6 @@ namespace kvfork::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Clock = std::chrono::steady_clock;
 
 struct Args {
   ModelFlags model_flags;
@@ -44,63 +41,6 @@ struct Args {
   std::string in;
   std::string out;
   BatchOptions batch;
-};
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// Requests done, the rate of new tokens, and how long the rest will take, on a terminal.
-class BatchProgress {
- public:
-  BatchProgress(Progress::Show show, size_t n_done, size_t n_requests)
-      : shown_(show == Progress::Show::Auto && ::isatty(STDERR_FILENO) == 1),
-        n_before_(n_done),
-        n_done_(n_done),
-        n_requests_(n_requests) {
-    draw();
-  }
-  ~BatchProgress() {
-    if (shown_) fmt::print(stderr, "\r\033[K");
-  }
-  BatchProgress(const BatchProgress&) = delete;
-  BatchProgress& operator=(const BatchProgress&) = delete;
-
-  void add_token() {
-    ++n_tokens_;
-    draw();
-  }
-  void add_answer() {
-    ++n_done_;
-    draw();
-  }
-
- private:
-  void draw() {
-    constexpr auto kInterval = std::chrono::milliseconds(100);
-    constexpr size_t kWidth = 30;
-    if (!shown_ || Clock::now() - drawn_ < kInterval) return;
-    drawn_ = Clock::now();
-    const double seconds = seconds_since(start_);
-    const size_t filled = kWidth * n_done_ / n_requests_;
-    std::string line =
-        fmt::format("\rbatch [{:#<{}}{:.<{}}] {}/{}, {:.1f} tokens/s", "", filled, "", kWidth - filled, n_done_,
-                    n_requests_, static_cast<double>(n_tokens_) / std::max(seconds, 1e-3));
-    if (n_done_ > n_before_) {
-      const auto left = static_cast<long>(seconds * static_cast<double>(n_requests_ - n_done_) /
-                                          static_cast<double>(n_done_ - n_before_));
-      line += fmt::format(", {}:{:02}:{:02} left", left / 3600, left / 60 % 60, left % 60);
-    }
-    fmt::print(stderr, "{}\033[K", line);
-  }
-
-  bool shown_;
-  size_t n_before_;
-  size_t n_done_;
-  size_t n_requests_;
-  size_t n_tokens_ = 0;
-  Clock::time_point start_ = Clock::now();
-  Clock::time_point drawn_{};
 };
 
 // A file that standard output was sent to; what is written to a pipe twice comes out twice.
@@ -134,7 +74,6 @@ class BatchCommand {
           "--out: expected another file than standard output, which --json writes to, found {}", args_.out));
     const std::string input = read_text(args_.in);
     open_model();
-    open_context();
     out_.emplace(args_.out);
     plan_lines(split_lines(input));
     const size_t n_finished = out_->finished_lines().size();
@@ -151,28 +90,10 @@ class BatchCommand {
 
  private:
   void open_model() {
-    model_ = args_.model_flags.open();
-    model_->text();
-    defaults_ = args_.generation.options(model_->generation_defaults());
-    const Identity& identity = model_->identity();
+    session_.emplace(args_.model_flags, args_.fixed_part);
+    defaults_ = args_.generation.options(session_->model().generation_defaults());
+    const Identity& identity = session_->model().identity();
     identity_ = identity.architecture + identity.config + identity.weights + identity.dtype + identity.kernel_set;
-  }
-
-  // The fixed part's ids; it is prefilled only when something is left to answer.
-  void open_context() {
-    if (args_.fixed_part.loads()) {
-      const Progress progress("loading " + args_.fixed_part.load, args_.model_flags.progress());
-      context_ = args_.fixed_part.open_saved(*model_);
-      prompter_.emplace(Prompter::from_origin(model_->shared_text(), context_->origin()));
-      context_ids_.assign(context_->ids().begin(), context_->ids().end());
-      mode_ = context_->origin()->boundary;
-      return;
-    }
-    mode_ = args_.fixed_part.mode();
-    prompter_.emplace(args_.fixed_part.make_prompter(model_->shared_text()));
-    const Prompt context = prompter_->make_context(mode_);
-    warn_about(context);
-    context_ids_ = context.ids;
   }
 
   // Reads every request, and compares those that are finished with what the output holds.
@@ -192,16 +113,15 @@ class BatchCommand {
     Line line{.id = std::move(request.id), .error = std::move(request.error)};
     if (!line.error.empty()) return line;
     try {
-      Prompt prompt = request.prompt ? prompter_->make_request(*request.prompt)
-                                     : prompter_->make_request_from_messages(request.messages_json);
-      line.n_cached_tokens = count_cached_tokens(context_ids_, prompt.ids, mode_, prompter_->tokenizer());
-      line.n_request_tokens = prompt.ids.size() - line.n_cached_tokens;
-      line.digest = make_digest(identity_, prompt.ids, request.options);
+      Request made = request.prompt ? session_->make_request(*request.prompt)
+                                    : session_->make_request_from_messages(request.messages_json);
+      line.n_cached_tokens = made.n_cached;
+      line.n_request_tokens = made.n_new();
+      line.digest = make_digest(identity_, made.ids, request.options);
       if (!is_to_run) return line;
-      warn_about(prompt);
       line.place = requests_.size();
       requests_.push_back(
-          {.ids = std::move(prompt.ids), .n_cached = line.n_cached_tokens, .options = std::move(request.options)});
+          {.ids = std::move(made.ids), .n_cached = made.n_cached, .options = std::move(request.options)});
     } catch (const Error& error) {
       line.error = error.what();
     }
@@ -247,44 +167,43 @@ class BatchCommand {
   }
 
   void answer_rest(size_t n_finished) {
-    if (!requests_.empty())
-      plan_batch(*model_, requests_, args_.batch, context_ == nullptr ? context_ids_.size() : 0);
-    if (!requests_.empty() && context_ == nullptr) prefill();
+    if (!requests_.empty()) {
+      const size_t n_prefill = session_->saved() == nullptr ? session_->context_ids().size() : 0;
+      plan_batch(session_->model(), requests_, args_.batch, n_prefill);
+      session_->context();
+    }
     std::vector<size_t> line_of(requests_.size());
     for (size_t i = 0; i < lines_.size(); ++i) {
       if (lines_[i].place) line_of[*lines_[i].place] = i;
     }
     next_ = n_finished;
-    BatchProgress progress(args_.model_flags.progress(), n_finished, lines_.size());
+    size_t n_done = n_finished;
+    Progress progress("batch", args_.model_flags.progress());
+    progress.update(n_done, lines_.size());
     write_ready();
     if (requests_.empty()) return;
-    const auto start = Clock::now();
-    batch_ = answer_all(*context_, requests_, args_.batch,
+    const Stopwatch watch;
+    batch_ = answer_all(*session_->context(), requests_, args_.batch,
                         {.on_answer =
                              [&](size_t place, const BatchAnswer& answer) {
                                ready_[line_of[place]] =
                                    format(lines_[line_of[place]], requests_[place].options, answer);
                                n_errors_ += answer.error.has_value();
-                               progress.add_answer();
+                               progress.update(++n_done, lines_.size());
                                write_ready();
                              },
                          .on_token =
                              [&](size_t, int32_t) {
                                ++n_tokens_;
-                               progress.add_token();
+                               progress.add_tokens(1);
                                return true;
                              }});
-    seconds_ = seconds_since(start);
-  }
-
-  void prefill() {
-    Progress progress("prefill", args_.model_flags.progress());
-    context_ = model_->prefill(context_ids_, [&](size_t done) { progress.update(done, context_ids_.size()); });
+    seconds_ = watch.seconds();
   }
 
   std::string format(const Line& line, const GenerateOptions& options, const BatchAnswer& answer) const {
     if (answer.error) return format_error(line.id, answer.error->what());
-    const std::string text = answer_text(prompter_->tokenizer(), answer.generation.ids, options.stop);
+    const std::string text = answer_text(session_->tokenizer(), answer.generation.ids, options.stop);
     return format_answer(line.id, answer.generation, text, line.n_request_tokens, line.n_cached_tokens,
                          line.digest);
   }
@@ -324,13 +243,9 @@ class BatchCommand {
   }
 
   const Args& args_;
-  std::shared_ptr<const Model> model_;
+  std::optional<Session> session_;
   std::string identity_;
   GenerateOptions defaults_;
-  std::optional<Prompter> prompter_;
-  BoundaryMode mode_ = BoundaryMode::Message;
-  std::vector<int32_t> context_ids_;
-  std::shared_ptr<const Context> context_;  // null until it is needed
   std::optional<AnswersFile> out_;
   std::vector<Line> lines_;
   std::vector<BatchRequest> requests_;

@@ -4,21 +4,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
+#include "base/new_file.h"
 #include "cli/bench_report.h"
 #include "cli/commands.h"
-#include "cli/fixed_part.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/replaced_file.h"
 #include "cli/report_html.h"
-#include "cli/warnings.h"
-#include "kvfork/boundary.h"
+#include "cli/session.h"
+#include "cli/stopwatch.h"
 #include "kvfork/context.h"
 #include "kvfork/error.h"
 #include "kvfork/fork.h"
@@ -29,8 +28,6 @@
 
 namespace kvfork::cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr size_t kDefaultLengths[] = {128, 512, 1024, 2048};
 
@@ -43,10 +40,6 @@ struct Args {
   size_t max_new_tokens = 16;
   size_t repeats = 5;
 };
-
-double milliseconds(Clock::time_point start, Clock::time_point end) {
-  return std::chrono::duration<double, std::milli>(end - start).count();
-}
 
 // One prefix length: its context, and a request that starts with it.
 struct Length {
@@ -61,8 +54,8 @@ class Bench {
       : args_(args), asked_lengths_(parse_sizes(args.prefix_lengths, "--prefix-lengths")) {}
 
   int run() {
-    std::optional<ReplacedFile> html;  // what cannot be written is found out before any work
-    if (!args_.html.empty()) html.emplace(args_.html);
+    std::optional<base::NewFile> html;  // what cannot be written is found out before any work
+    if (!args_.html.empty()) html.emplace(base::NewFile::create(args_.html, 0, base::NewFile::Devices::WriteInto));
     open();
     report_.machine = read_machine();
     report_.started = read_clock();
@@ -70,43 +63,33 @@ class Bench {
     for (const size_t n_tokens : choose_lengths()) prove_parity(n_tokens);
     measure();
     report_.load_after = read_load();
-    if (html) html->finish(make_html(report_));
+    if (html) {
+      html->write(make_html(report_));
+      html->commit();
+    }
     args_.model_flags.json ? print_bench_json(report_) : print_table(report_);
     return 0;
   }
 
  private:
+  const Model& model() const { return session_->model(); }
+
   void open() {
-    model_ = args_.model_flags.open();
-    options_ = GenerateOptions::from_defaults(model_->generation_defaults(), args_.max_new_tokens);
+    session_.emplace(args_.model_flags, args_.fixed_part);
+    options_ = GenerateOptions::from_defaults(model().generation_defaults(), args_.max_new_tokens);
     options_.eos_token_ids.clear();  // the same number of new tokens at every length
-    report_.model = model_->info();
+    report_.model = model().info();
     report_.prompt = args_.prompt;
     report_.repeats = args_.repeats;
     report_.new_tokens = args_.max_new_tokens;
-    std::optional<Prompter> prompter;
-    BoundaryMode mode = args_.fixed_part.mode();
-    if (args_.fixed_part.loads()) {
-      saved_ = args_.fixed_part.open_saved(*model_);
-      prompter.emplace(Prompter::from_origin(model_->shared_text(), saved_->origin()));
-      mode = saved_->origin()->boundary;
-      context_ids_.assign(saved_->ids().begin(), saved_->ids().end());
-    } else {
-      prompter.emplace(args_.fixed_part.make_prompter(model_->shared_text()));
-      Prompt context = prompter->make_context(mode);
-      warn_about(context);
-      context_ids_ = std::move(context.ids);
-    }
-    const Prompt request = prompter->make_request(args_.prompt);
-    warn_about(request);
-    const size_t n_cached = count_cached_tokens(context_ids_, request.ids, mode, prompter->tokenizer());
-    tail_.assign(request.ids.begin() + static_cast<ptrdiff_t>(n_cached), request.ids.end());
+    const Request request = session_->make_request(args_.prompt);
+    tail_.assign(request.ids.begin() + static_cast<ptrdiff_t>(request.n_cached), request.ids.end());
     report_.request_tokens = tail_.size();
   }
 
   // What was asked for, or the usual lengths that fit and the fixed part's own.
   std::vector<size_t> choose_lengths() const {
-    const size_t limit = model_->info().max_position_embeddings;
+    const size_t limit = model().info().max_position_embeddings;
     const size_t n_more = tail_.size() + args_.max_new_tokens;
     std::vector<size_t> lengths = asked_lengths_;
     for (const size_t n_tokens : lengths) {
@@ -120,7 +103,7 @@ class Bench {
       for (const size_t n_tokens : kDefaultLengths) {
         if (n_tokens + n_more <= limit) lengths.push_back(n_tokens);
       }
-      if (context_ids_.size() + n_more <= limit) lengths.push_back(context_ids_.size());
+      if (session_->context_ids().size() + n_more <= limit) lengths.push_back(session_->context_ids().size());
     }
     if (lengths.empty())
       throw Error(ErrorCode::Limit,
@@ -134,10 +117,10 @@ class Bench {
   void prove_parity(size_t n_tokens) {
     Progress progress(fmt::format("proving parity at {} tokens", n_tokens), args_.model_flags.progress());
     std::vector<int32_t> ids(n_tokens);
-    for (size_t i = 0; i < n_tokens; ++i) ids[i] = context_ids_[i % context_ids_.size()];
+    for (size_t i = 0; i < n_tokens; ++i) ids[i] = session_->context_ids()[i % session_->context_ids().size()];
     Length length;
-    const bool is_context = n_tokens == context_ids_.size();
-    length.context = is_context && saved_ != nullptr ? saved_ : model_->prefill(ids);
+    const bool is_context = n_tokens == session_->context_ids().size();
+    length.context = is_context && session_->saved() != nullptr ? session_->saved() : model().prefill(ids);
     length.request = std::move(ids);
     length.request.insert(length.request.end(), tail_.begin(), tail_.end());
     const ParityReport parity = compare_uncached(*length.context, n_tokens, length.request, options_);
@@ -169,41 +152,40 @@ class Bench {
 
   void measure_cached(const Length& length, BenchRow& row) const {
     const size_t n = row.prefix_tokens;
-    const auto start = Clock::now();
+    const Stopwatch watch;
     Fork fork = length.context->fork_at(n);
-    row.fork.add(milliseconds(start, Clock::now()));
+    row.fork.add(watch.milliseconds());
     fork.append(std::span(length.request).subspan(n));
-    const auto [first, last] = finish(fork, length);
-    row.first_cached.add(milliseconds(start, first));
-    row.total_cached.add(milliseconds(start, last));
-    if (args_.max_new_tokens > 1)
-      row.decode.add(milliseconds(first, last) / static_cast<double>(args_.max_new_tokens - 1));
+    const auto [first, last] = finish(fork, length, watch);
+    row.first_cached.add(first);
+    row.total_cached.add(last);
+    if (args_.max_new_tokens > 1) row.decode.add((last - first) / static_cast<double>(args_.max_new_tokens - 1));
   }
 
   void measure_uncached(const Length& length, BenchRow& row) const {
-    const auto start = Clock::now();
-    Fork fork = model_->start();
+    const Stopwatch watch;
+    Fork fork = model().start();
     fork.append(length.request);
-    const auto [first, last] = finish(fork, length);
-    row.first_uncached.add(milliseconds(start, first));
-    row.total_uncached.add(milliseconds(start, last));
+    const auto [first, last] = finish(fork, length, watch);
+    row.first_uncached.add(first);
+    row.total_uncached.add(last);
   }
 
   void measure_prefill(const Length& length, BenchRow& row) const {
-    auto start = Clock::now();
-    model_->prefill(std::span(length.request).first(row.prefix_tokens));
-    row.prefill.add(milliseconds(start, Clock::now()));
-    start = Clock::now();
+    const Stopwatch prefill;
+    model().prefill(std::span(length.request).first(row.prefix_tokens));
+    row.prefill.add(prefill.milliseconds());
+    const Stopwatch copying;
     const auto copy = copy_context(*length.context);
-    row.copy.add(milliseconds(start, Clock::now()));
+    row.copy.add(copying.milliseconds());
   }
 
-  // When the first and the last new token were known.
-  std::pair<Clock::time_point, Clock::time_point> finish(Fork& fork, const Length& length) const {
-    std::optional<Clock::time_point> first;
-    Clock::time_point last;
+  // When the first and the last new token were known, in milliseconds of the watch.
+  std::pair<double, double> finish(Fork& fork, const Length& length, const Stopwatch& watch) const {
+    std::optional<double> first;
+    double last = 0;
     const Generation generation = generate(fork, options_, [&](int32_t) {
-      last = Clock::now();
+      last = watch.milliseconds();
       if (!first) first = last;
       return true;
     });
@@ -214,10 +196,8 @@ class Bench {
 
   const Args& args_;
   std::vector<size_t> asked_lengths_;
-  std::shared_ptr<const Model> model_;
-  std::shared_ptr<const Context> saved_;
+  std::optional<Session> session_;
   GenerateOptions options_;
-  std::vector<int32_t> context_ids_;
   std::vector<int32_t> tail_;  // what a request adds to its prefix
   std::vector<Length> lengths_;
   BenchReport report_;

@@ -10,8 +10,8 @@
 
 #include "cli/commands.h"
 #include "cli/hub_model.h"
-#include "cli/identity_json.h"
 #include "cli/json_object.h"
+#include "cli/json_parts.h"
 #include "cli/output.h"
 #include "kvfork/error.h"
 #include "kvfork/inspect.h"
@@ -33,10 +33,6 @@ struct Saved {
   ContextFacts facts;
   std::optional<std::vector<AncestorFacts>> ancestors;
 };
-
-Json or_null(const std::string& text) {
-  return text.empty() ? Json(nullptr) : Json(text);
-}
 
 double mib(uint64_t n_bytes) {
   return static_cast<double>(n_bytes) / (1 << 20);
@@ -101,47 +97,44 @@ Json context_json(const std::string& path, const Saved& saved) {
 
 void print_ancestor(const AncestorFacts& ancestor) {
   if (ancestor.problem) {
-    write_output(
-        fmt::format("ancestor       {}: cannot be used\n", ancestor.file.empty() ? ancestor.id : ancestor.file));
+    print_line("ancestor       {}: cannot be used", ancestor.file.empty() ? ancestor.id : ancestor.file);
     return;
   }
-  write_output(fmt::format("ancestor       {}: every byte has its checksum; {} tokens, {:.1f} MiB\n", ancestor.file,
-                           ancestor.n_tokens, mib(ancestor.file_bytes)));
+  print_line("ancestor       {}: every byte has its checksum; {} tokens, {:.1f} MiB", ancestor.file,
+             ancestor.n_tokens, mib(ancestor.file_bytes));
 }
 
 void print_context(const std::string& path, const Saved& saved) {
   const ContextFacts& facts = saved.facts;
   const Identity& identity = facts.identity;
-  write_output(fmt::format("saved context  {}\n", path));
-  write_output(fmt::format("state          {}\n",
-                           saved.ancestors ? "every byte has its checksum"
-                                           : "header, ids, logits and text are sound; --check checks the rest"));
-  write_output(fmt::format("holds          {} tokens, {:.1f} MiB; written by kvfork {}\n", facts.n_tokens,
-                           mib(facts.file_bytes), facts.kvfork_version));
-  write_output(fmt::format("id             {}\n", facts.id));
+  print_line("saved context  {}", path);
+  print_line("state          {}", saved.ancestors
+                                      ? "every byte has its checksum"
+                                      : "header, ids, logits and text are sound; --check checks the rest");
+  print_line("holds          {} tokens, {:.1f} MiB; written by kvfork {}", facts.n_tokens, mib(facts.file_bytes),
+             facts.kvfork_version);
+  print_line("id             {}", facts.id);
   if (!facts.parent_id.empty())
-    write_output(fmt::format("continues      {}{}: its first {} tokens\n", facts.parent_id,
-                             facts.parent_file.empty() ? "" : " (" + facts.parent_file + ")",
-                             facts.n_parent_tokens));
+    print_line("continues      {}{}: its first {} tokens", facts.parent_id,
+               facts.parent_file.empty() ? "" : " (" + facts.parent_file + ")", facts.n_parent_tokens);
   if (saved.ancestors) std::for_each(saved.ancestors->begin(), saved.ancestors->end(), print_ancestor);
-  write_output(fmt::format("model          {}, {} layers, {} KV heads of {}\n", identity.architecture,
-                           facts.n_layers, facts.n_kv_heads, facts.head_dim));
+  print_line("model          {}, {} layers, {} KV heads of {}", identity.architecture, facts.n_layers,
+             facts.n_kv_heads, facts.head_dim);
   for (const auto& [name, value] : {std::pair("config", &identity.config),
                                     {"weights", &identity.weights},
                                     {"tokenizer", &identity.tokenizer},
                                     {"template", &identity.chat_template},
                                     {"revision", &identity.revision}}) {
-    if (!value->empty()) write_output(fmt::format("{:<14} {}\n", name, *value));
+    if (!value->empty()) print_line("{:<14} {}", name, *value);
   }
-  write_output(fmt::format("mode           {}, kernel set {} ({:.12})\n", identity.dtype, identity.kernel_set,
-                           identity.kernel_bits));
+  print_line("mode           {}, kernel set {} ({:.12})", identity.dtype, identity.kernel_set,
+             identity.kernel_bits);
   if (facts.origin == nullptr) {
-    write_output("text           none: made from token ids alone\n");
+    print_line("text           none: made from token ids alone");
     return;
   }
-  write_output(fmt::format("boundary       {}\n", boundary_mode_name(facts.origin->boundary)));
-  write_output(fmt::format("text           {} bytes{}\n", facts.origin->text.size(),
-                           facts.origin->fixed.raw_text ? ", plain" : ""));
+  print_line("boundary       {}", boundary_mode_name(facts.origin->boundary));
+  print_line("text           {} bytes{}", facts.origin->text.size(), facts.origin->fixed.raw_text ? ", plain" : "");
 }
 
 Json template_json(const TemplateFacts& facts) {
@@ -190,46 +183,42 @@ Json model_json(const std::string& path, const ModelFacts& facts) {
 
 void print_template(const TemplateFacts& facts) {
   if (!facts.problem.empty()) {
-    write_output(fmt::format("template       cannot be rendered: {}\n", facts.problem));
+    print_line("template       cannot be rendered: {}", facts.problem);
     return;
   }
-  write_output(fmt::format("template       {}; {} the clock\n",
-                           facts.takes_system_message ? "takes a system message" : "takes no system message",
-                           facts.reads_clock ? "reads" : "does not read"));
+  print_line("template       {}; {} the clock",
+             facts.takes_system_message ? "takes a system message" : "takes no system message",
+             facts.reads_clock ? "reads" : "does not read");
   if (!facts.default_system_text.empty())
-    write_output(fmt::format("               says by itself: {}\n", facts.default_system_text));
+    print_line("               says by itself: {}", facts.default_system_text);
   if (!facts.takes_system_message) return;
-  write_output(
-      fmt::format("boundary       {}{}\n",
-                  facts.boundary ? boundary_mode_name(*facts.boundary) : "no mode keeps a system message a prefix",
-                  facts.safe_for_any_request ? ", safe for any request" : ""));
+  print_line("boundary       {}{}",
+             facts.boundary ? boundary_mode_name(*facts.boundary) : "no mode keeps a system message a prefix",
+             facts.safe_for_any_request ? ", safe for any request" : "");
 }
 
 void print_model(const std::string& path, const ModelFacts& facts) {
-  write_output(fmt::format("model          {} ({}, {})\n", path,
-                           facts.architecture.empty() ? "architecture unknown" : facts.architecture, facts.format));
-  write_output(fmt::format("runs           {}\n", facts.problem.empty() ? "yes" : "no: " + facts.problem));
-  if (!facts.revision.empty()) write_output(fmt::format("revision       {}\n", facts.revision));
+  print_line("model          {} ({}, {})", path,
+             facts.architecture.empty() ? "architecture unknown" : facts.architecture, facts.format);
+  print_line("runs           {}", facts.problem.empty() ? "yes" : "no: " + facts.problem);
+  if (!facts.revision.empty()) print_line("revision       {}", facts.revision);
   std::string types;
   for (const auto& [type, n_bytes] : facts.bytes_by_type)
     types += fmt::format("{}{} {:.1f} MiB", types.empty() ? ": " : ", ", type, mib(n_bytes));
-  write_output(fmt::format("weights        {:.1f} MiB{}{}, {:.1f} million parameters\n", mib(facts.weight_bytes),
-                           facts.has_weights ? "" : " (not here)", types,
-                           static_cast<double>(facts.n_parameters) / 1e6));
-  write_output(fmt::format("shape          {} layers, {} heads, {} KV heads of {}, hidden {}, vocabulary {}\n",
-                           facts.n_layers, facts.n_heads, facts.n_kv_heads, facts.head_dim, facts.hidden_size,
-                           facts.vocab_size));
-  write_output(fmt::format("context limit  {} tokens\n", facts.max_position_embeddings));
+  print_line("weights        {:.1f} MiB{}{}, {:.1f} million parameters", mib(facts.weight_bytes),
+             facts.has_weights ? "" : " (not here)", types, static_cast<double>(facts.n_parameters) / 1e6);
+  print_line("shape          {} layers, {} heads, {} KV heads of {}, hidden {}, vocabulary {}", facts.n_layers,
+             facts.n_heads, facts.n_kv_heads, facts.head_dim, facts.hidden_size, facts.vocab_size);
+  print_line("context limit  {} tokens", facts.max_position_embeddings);
   for (const auto& [mode, per_token] :
        {std::pair("float32", facts.kv_bytes_per_token_float32), {"bfloat16", facts.kv_bytes_per_token_bfloat16}})
-    write_output(
-        fmt::format("{:<14} {} bytes of keys and values per token; {:.1f} MiB of memory with a full context\n",
-                    mode, per_token, mib(memory_of(facts, per_token))));
-  if (!facts.tokenizer_problem.empty()) write_output(fmt::format("tokenizer      {}\n", facts.tokenizer_problem));
+    print_line("{:<14} {} bytes of keys and values per token; {:.1f} MiB of memory with a full context", mode,
+               per_token, mib(memory_of(facts, per_token)));
+  if (!facts.tokenizer_problem.empty()) print_line("tokenizer      {}", facts.tokenizer_problem);
   if (facts.chat_template)
     print_template(*facts.chat_template);
   else if (facts.tokenizer_problem.empty())
-    write_output("template       none: a base model, for --raw\n");
+    print_line("template       none: a base model, for --raw");
 }
 
 int inspect_saved(const Args& args) {

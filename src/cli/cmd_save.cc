@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -10,9 +9,10 @@
 
 #include "cli/commands.h"
 #include "cli/fixed_part.h"
-#include "cli/identity_json.h"
+#include "cli/json_parts.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/stopwatch.h"
 #include "cli/warnings.h"
 #include "kvfork/boundary.h"
 #include "kvfork/context.h"
@@ -22,13 +22,11 @@
 #include "kvfork/inspect.h"
 #include "kvfork/model.h"
 #include "kvfork/text.h"
-#include "kvfork/version.h"
 
 namespace kvfork::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Clock = std::chrono::steady_clock;
 
 struct Args {
   ModelFlags model_flags;
@@ -36,10 +34,6 @@ struct Args {
   std::string out;
   bool flatten = false;
 };
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // Found out before the prefill, which may take minutes.
 void expect_writable_place(const std::string& out) {
@@ -63,9 +57,9 @@ class Save {
     expect_writable_place(args_.out);
     model_ = args_.model_flags.open();
     model_->text();
-    const auto start = Clock::now();
+    const Stopwatch watch;
     context_ = args_.fixed_part.loads() ? continue_saved() : prefill();
-    prefill_seconds_ = seconds_since(start);
+    prefill_seconds_ = watch.seconds();
     save();
     args_.model_flags.json ? print_json() : print_text();
     return 0;
@@ -77,7 +71,7 @@ class Save {
     const Prompter prompter = args_.fixed_part.make_prompter(model_->shared_text());
     const Prompt prompt = prompter.make_context(mode);
     warn_about(prompt);
-    Progress progress("prefill", args_.model_flags.progress());
+    Progress progress("prefill", args_.model_flags.progress(), Progress::Unit::Tokens);
     return model_->prefill(
         prompt.ids, [&](size_t done) { progress.update(done, prompt.ids.size()); },
         prompter.make_origin(mode, prompt));
@@ -118,7 +112,7 @@ class Save {
     if (n_shared == prompt.ids.size())
       throw Error(ErrorCode::InvalidArgument,
                   fmt::format("{}: expected messages that add tokens to it, found none", args_.fixed_part.load));
-    Progress progress("prefill", args_.model_flags.progress());
+    Progress progress("prefill", args_.model_flags.progress(), Progress::Unit::Tokens);
     Fork fork = parent->fork_at(n_shared);
     fork.append(std::span(prompt.ids).subspan(n_shared),
                 [&](size_t done) { progress.update(n_shared + done, prompt.ids.size()); });
@@ -130,41 +124,35 @@ class Save {
       const Progress progress("reading the weights' fingerprint", args_.model_flags.progress());
       identity_ = context_->identity();
     }
-    Progress progress("saving", args_.model_flags.progress());
-    const auto start = Clock::now();
-    bytes_ =
-        context_->save(args_.out, {.flatten = args_.flatten, .on_progress = [&](uint64_t done, uint64_t total) {
-                                     progress.update(static_cast<size_t>(done), static_cast<size_t>(total));
-                                   }});
-    save_seconds_ = seconds_since(start);
+    Progress progress("saving", args_.model_flags.progress(), Progress::Unit::Bytes);
+    const Stopwatch watch;
+    bytes_ = context_->save(args_.out,
+                            {.flatten = args_.flatten,
+                             .on_progress = [&](uint64_t done, uint64_t total) { progress.update(done, total); }});
+    save_seconds_ = watch.seconds();
   }
 
   bool names_parent() const { return context_->parent() != nullptr && !args_.flatten; }
 
   void print_json() const {
-    const ModelInfo& info = model_->info();
-    write_json({{"file", args_.out},
-                {"model", info.path},
-                {"dtype", compute_mode_name(info.mode)},
-                {"kernel_set", info.kernel_set},
-                {"threads", info.n_threads},
-                {"versions", {{"kvfork", version()}}},
-                {"tokens", context_->size()},
-                {"bytes", bytes_},
-                {"seconds", save_seconds_},
-                {"prefill_seconds", prefill_seconds_},
-                {"id", context_->id()},
-                {"parent", names_parent() ? Json(context_->parent()->id()) : Json(nullptr)},
-                {"identity", identity_json(identity_)}});
+    Json json = {{"file", args_.out}, {"model", model_->info().path}};
+    json.update(what_ran_json(*model_));
+    json.update({{"tokens", context_->size()},
+                 {"bytes", bytes_},
+                 {"seconds", save_seconds_},
+                 {"prefill_seconds", prefill_seconds_},
+                 {"id", context_->id()},
+                 {"parent", names_parent() ? Json(context_->parent()->id()) : Json(nullptr)},
+                 {"identity", identity_json(identity_)}});
+    write_json(json);
   }
 
   void print_text() const {
-    write_output(fmt::format("{}: {} tokens, {:.1f} MiB; prefill {:.2f} s, saved in {:.2f} s\n", args_.out,
-                             context_->size(), static_cast<double>(bytes_) / (1 << 20), prefill_seconds_,
-                             save_seconds_));
-    write_output(fmt::format("id {}\n", context_->id()));
-    if (names_parent())
-      write_output(fmt::format("continues {} ({})\n", args_.fixed_part.load, context_->parent()->id()));
+    print_line("{}: {}, {}; prefill {} ({}), saved in {}", args_.out, show_count(context_->size(), "token"),
+               show_bytes(bytes_), show_time(prefill_seconds_ * 1000),
+               show_rate(context_->size(), prefill_seconds_ * 1000), show_time(save_seconds_ * 1000));
+    print_line("id {}", context_->id());
+    if (names_parent()) print_line("continues {} ({})", args_.fixed_part.load, context_->parent()->id());
   }
 
   const Args& args_;

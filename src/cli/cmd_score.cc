@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/json_parts.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/safetensors_writer.h"
@@ -124,7 +125,7 @@ class Score {
   }
 
   void score_all() {
-    Progress progress("scoring", args_.model_flags.progress());
+    Progress progress("scoring", args_.model_flags.progress(), Progress::Unit::Tokens);
     Fork timeline = model_->start();
     size_t done = 0;
     size_t next_chunk = 0;
@@ -187,7 +188,6 @@ class Score {
   }
 
   void print_json() const {
-    const ModelInfo& info = model_->info();
     Json positions = Json::array();
     for (size_t i = 0; i < ids_.size(); ++i) {
       positions.push_back({{"position", i},
@@ -196,14 +196,13 @@ class Score {
                            {"logprob", i == 0 ? Json(nullptr) : Json(log_probabilities_[i - 1])},
                            {"top", i == 0 ? Json(nullptr) : top_json(top_[i - 1])}});
     }
-    write_json({{"model", info.path},
-                {"dtype", compute_mode_name(info.mode)},
-                {"kernel_set", info.kernel_set},
-                {"threads", info.n_threads},
-                {"tokens", ids_.size()},
-                {"logprob", total()},
-                {"positions", std::move(positions)},
-                {"next", top_json(top_.back())}});
+    Json json = {{"model", model_->info().path}};
+    json.update(what_ran_json(*model_));
+    json.update({{"tokens", ids_.size()},
+                 {"logprob", total()},
+                 {"positions", std::move(positions)},
+                 {"next", top_json(top_.back())}});
+    write_json(json);
   }
 
   Json top_json(const std::vector<Candidate>& candidates) const {
@@ -223,14 +222,14 @@ class Score {
   }
 
   void print_table() const {
-    write_output("position\tid\tpiece\tlogprob\ttop 5 for this position\n");
+    print_line("position\tid\tpiece\tlogprob\ttop 5 for this position");
     for (size_t i = 0; i < ids_.size(); ++i) {
-      write_output(fmt::format("{}\t{}\t{}\t{}\t{}\n", i, ids_[i], to_json_text(piece_of(ids_[i])),
-                               i == 0 ? "-" : fmt::format("{:.4f}", log_probabilities_[i - 1]),
-                               i == 0 ? "-" : top_text(top_[i - 1])));
+      print_line("{}\t{}\t{}\t{}\t{}", i, ids_[i], to_json_text(piece_of(ids_[i])),
+                 i == 0 ? "-" : fmt::format("{:.4f}", log_probabilities_[i - 1]),
+                 i == 0 ? "-" : top_text(top_[i - 1]));
     }
-    write_output(fmt::format("next\t\t\t\t{}\n", top_text(top_.back())));
-    write_output(fmt::format("{} tokens, log-probability {:.4f}\n", ids_.size(), total()));
+    print_line("next\t\t\t\t{}", top_text(top_.back()));
+    print_line("{} tokens, log-probability {:.4f}", ids_.size(), total());
   }
 
   double total() const { return std::accumulate(log_probabilities_.begin(), log_probabilities_.end(), 0.0); }

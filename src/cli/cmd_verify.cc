@@ -8,11 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/new_file.h"
 #include "cli/commands.h"
-#include "cli/fixed_part.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/replaced_file.h"
+#include "cli/prompt_flags.h"
+#include "cli/session.h"
 #include "cli/verify_report.h"
 #include "kvfork/context.h"
 #include "kvfork/model.h"
@@ -27,8 +28,7 @@ constexpr int kExitCheckFailed = 3;
 struct Args {
   ModelFlags model_flags;
   FixedPartFlags fixed_part;
-  std::vector<std::string> prompts;
-  std::vector<std::string> prompt_files;
+  PromptFlags prompts;
   std::string junit;
   VerifyOptions options;
 };
@@ -41,73 +41,35 @@ std::string names_of_failed(const VerifyReport& report) {
   return names;
 }
 
-class Verify {
- public:
-  explicit Verify(const Args& args) : args_(args) {}
-
-  int run() {
-    std::optional<ReplacedFile> junit;  // what cannot be written is found out before any work
-    if (!args_.junit.empty()) junit.emplace(args_.junit);
-    VerifyOptions options = args_.options;
-    options.prompts = read_prompts();
-    open_model();
-    const bool prints = !args_.model_flags.json;
-    std::optional<Progress> progress(std::in_place, "prefill", args_.model_flags.progress());
-    bool is_first = prints;
-    options.on_start = [&](const std::string& name) {
-      progress.reset();
-      if (std::exchange(is_first, false)) print_model();
-      progress.emplace("checking " + name, args_.model_flags.progress());
-    };
-    options.on_check = [&](const VerifyCheck& check) {
-      progress.reset();
-      if (prints) print_check(check);
-    };
-    const VerifyReport report = verify(model_, *prompter_, mode_, context_, options);
-    if (junit) junit->finish(make_junit(report));
-    prints ? print_summary(report) : print_verify_json(*model_, report);
-    if (report.pass) return 0;
-    print_error(fmt::format("verify: failed: {}; see the report", names_of_failed(report)));
-    return kExitCheckFailed;
+int run_verify(const Args& args) {
+  std::optional<base::NewFile> junit;  // what cannot be written is found out before any work
+  if (!args.junit.empty()) junit.emplace(base::NewFile::create(args.junit, 0, base::NewFile::Devices::WriteInto));
+  VerifyOptions options = args.options;
+  options.prompts = args.prompts.read();
+  const Session session(args.model_flags, args.fixed_part);
+  const bool prints = !args.model_flags.json;
+  std::optional<Progress> progress(std::in_place, "prefill", args.model_flags.progress());
+  bool is_first = prints;
+  options.on_start = [&](const std::string& name) {
+    progress.reset();
+    if (std::exchange(is_first, false)) print_verify_model(args.model_flags.model, session.model().info());
+    progress.emplace("checking " + name, args.model_flags.progress());
+  };
+  options.on_check = [&](const VerifyCheck& check) {
+    progress.reset();
+    if (prints) print_check(check);
+  };
+  const VerifyReport report =
+      verify(session.shared_model(), session.prompter(), session.mode(), session.saved(), options);
+  if (junit) {
+    junit->write(make_junit(report));
+    junit->commit();
   }
-
- private:
-  std::vector<std::string> read_prompts() const {
-    std::vector<std::string> prompts = args_.prompts;
-    for (const std::string& file : args_.prompt_files) {
-      prompts.push_back(read_text(file));
-      if (prompts.back().ends_with('\n')) prompts.back().pop_back();  // the one that editors add
-    }
-    return prompts;
-  }
-
-  void open_model() {
-    model_ = args_.model_flags.open();
-    model_->text();
-    if (args_.fixed_part.loads()) {
-      context_ = args_.fixed_part.open_saved(*model_);
-      prompter_.emplace(Prompter::from_origin(model_->shared_text(), context_->origin()));
-      mode_ = context_->origin()->boundary;
-    } else {
-      prompter_.emplace(args_.fixed_part.make_prompter(model_->shared_text()));
-      mode_ = args_.fixed_part.mode();
-    }
-  }
-
-  void print_model() const {
-    const ModelInfo& info = model_->info();
-    write_output(fmt::format("{} ({}), {}, kernel set {}, {} thread{}\n", info.path, info.architecture,
-                             compute_mode_name(info.mode), info.kernel_set, info.n_threads,
-                             info.n_threads == 1 ? "" : "s"));
-    flush_output();
-  }
-
-  const Args& args_;
-  std::shared_ptr<const Model> model_;
-  std::shared_ptr<const Context> context_;  // null: verify() prefills it
-  std::optional<Prompter> prompter_;
-  BoundaryMode mode_ = BoundaryMode::Message;
-};
+  prints ? print_summary(report) : print_verify_json(args.model_flags.model, session.model(), report);
+  if (report.pass) return 0;
+  print_error(fmt::format("verify: failed: {}; see the report", names_of_failed(report)));
+  return kExitCheckFailed;
+}
 
 }  // namespace
 
@@ -115,12 +77,7 @@ Command add_verify(CLI::App& app) {
   auto args = std::make_shared<Args>();
   args->model_flags.add_to(app);
   args->fixed_part.add_to(app);
-  app.add_option("--prompt", args->prompts,
-                 "A request to check with; repeatable (default: a built-in list of several lengths)")
-      ->allow_extra_args(false);
-  app.add_option("--prompt-file", args->prompt_files,
-                 "A file whose whole text, less one final newline, is a request; repeatable")
-      ->allow_extra_args(false);
+  args->prompts.add_to(app, "A request to check with; repeatable (default: a built-in list of several lengths)");
   app.add_option("--max-new-tokens", args->options.max_new_tokens, "New tokens per generation, at most")
       ->check(whole_number(1))
       ->capture_default_str();
@@ -129,7 +86,7 @@ Command add_verify(CLI::App& app) {
       ->check(number_between(0, 1e9))
       ->capture_default_str();
   app.add_option("--junit", args->junit, "Also write the report to this file as JUnit XML");
-  return [args] { return Verify(*args).run(); };
+  return [args] { return run_verify(*args); };
 }
 
 }  // namespace kvfork::cli

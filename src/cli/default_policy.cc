@@ -1,3 +1,4 @@
+// The fixed part of commands that are given none.
 #include "cli/default_policy.h"
 
 namespace kvfork::cli {

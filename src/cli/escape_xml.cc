@@ -1,3 +1,4 @@
+// Text for XML, HTML and SVG.
 #include "cli/escape_xml.h"
 
 namespace kvfork::cli {

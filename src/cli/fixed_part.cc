@@ -1,3 +1,4 @@
+// The options of a fixed part, and what they say about a saved context.
 #include "cli/fixed_part.h"
 
 #include <fmt/format.h>

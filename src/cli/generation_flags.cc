@@ -1,3 +1,4 @@
+// The options of generation, and their ranges.
 #include "cli/generation_flags.h"
 
 #include "cli/options.h"

@@ -1,11 +1,10 @@
 // --model as every command takes it: a directory, a GGUF file, or a Hub id that is pulled first.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 
-#include "cli/output.h"
+#include "cli/progress.h"
 #include "kvfork/hub.h"
 
 namespace kvfork::cli {
@@ -28,22 +27,15 @@ LocatedModel locate_model(const std::string& model, Progress::Show show, PullOpt
 /// architecture does not end it: opening the model will say so.
 void refuse_unsupported(PullOptions& options, const HubRef& ref);
 
-/// Notices and a progress bar on standard error for a pull.
+/// Notices and the progress line on standard error for a pull. Must outlive it.
 class PullDisplay {
  public:
   explicit PullDisplay(Progress::Show show);
-  ~PullDisplay();
-  PullDisplay(const PullDisplay&) = delete;
-  PullDisplay& operator=(const PullDisplay&) = delete;
-
   void attach(PullOptions& options);
 
  private:
-  struct State;
-  void show(const PullProgress& progress);
-  void erase();
-
-  std::unique_ptr<State> state_;
+  Progress::Show show_;
+  std::optional<Progress> progress_;  // from the first byte on
 };
 
 }  // namespace kvfork::cli

@@ -1,3 +1,4 @@
+// Splitting JSON objects into the text of their members.
 #include "cli/json_object.h"
 
 #include <fmt/format.h>

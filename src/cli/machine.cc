@@ -1,3 +1,4 @@
+// Processor, memory, load and clock of this machine.
 #include "cli/machine.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Options that several commands share, and reading the files that they name.
 #include "cli/options.h"
 
 #include <fmt/format.h>
@@ -126,7 +127,7 @@ LocatedModel ModelFlags::locate() const {
 
 std::shared_ptr<const Model> ModelFlags::open() const {
   const LocatedModel located = locate();
-  const Progress shown("opening " + model, progress());
+  const Progress shown("opening " + name_of_path(model), progress());
   return Model::open(located.path, options());
 }
 

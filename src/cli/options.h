@@ -12,6 +12,7 @@
 
 #include "cli/hub_model.h"
 #include "cli/output.h"
+#include "cli/progress.h"
 #include "kvfork/chat.h"
 #include "kvfork/model.h"
 #include "kvfork/prompt.h"

@@ -1,42 +1,60 @@
+// Writing to standard output and standard error.
 #include "cli/output.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
-#include <cstring>
 
-#include "kvfork/error.h"
+#include "base/error.h"
+#include "base/visible_text.h"
 
 namespace kvfork::cli {
 namespace {
 
-void print_line(std::string_view kind, std::string_view message) {
-  std::string line = fmt::format("kvfork: {}: ", kind);
-  // One line, and nothing that a terminal acts on, whatever the message quotes.
-  for (const char c : message) line += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? ' ' : c;
-  line += '\n';
+using base::LineBreaks;
+using base::to_visible_text;
+
+void print_to_stderr(const std::string& text) {
   std::fflush(stdout);
-  std::fwrite(line.data(), 1, line.size(), stderr);
+  std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
+// A reader that went away, such as `head`, wants no more: that is no error of ours.
 [[noreturn]] void fail_write() {
-  throw Error(ErrorCode::Io, fmt::format("standard output: cannot write: {}", std::strerror(errno)));
+  if (errno == EPIPE) {
+    std::signal(SIGPIPE, SIG_DFL);
+    std::raise(SIGPIPE);
+  }
+  base::fail_errno("standard output", "write", errno);
 }
 
 }  // namespace
 
 void print_error(std::string_view message) {
-  print_line("error", message);
+  print_to_stderr(fmt::format("kvfork: error: {}\n", to_visible_text(message)));
 }
 
 void print_warning(std::string_view message) {
-  print_line("warning", message);
+  print_to_stderr(fmt::format("kvfork: warning: {}\n", to_visible_text(message)));
 }
 
-void write_output(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail_write();
+void print_note_text(std::string_view text) {
+  print_to_stderr(to_visible_text(text, LineBreaks::Keep) + "\n");
+}
+
+void write_output(std::string_view bytes) {
+  if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) != bytes.size()) fail_write();
+}
+
+void write_text(std::string_view text) {
+  static const bool is_terminal = ::isatty(STDOUT_FILENO) == 1;
+  is_terminal ? write_output(to_visible_text(text, LineBreaks::Keep)) : write_output(text);
+}
+
+void print_line_text(std::string_view text) {
+  write_output(to_visible_text(text, LineBreaks::Keep) + "\n");
 }
 
 void flush_output() {
@@ -48,23 +66,8 @@ std::string to_json_text(const nlohmann::ordered_json& value) {
 }
 
 void write_json(const nlohmann::ordered_json& value) {
-  write_output(to_json_text(value) + "\n");
-}
-
-Progress::Progress(std::string label, Show show)
-    : label_(std::move(label)), shown_(show == Show::Auto && ::isatty(STDERR_FILENO) == 1) {
-  if (shown_) fmt::print(stderr, "\r{} ...", label_);
-}
-
-Progress::~Progress() {
-  if (shown_) fmt::print(stderr, "\r\033[K");
-}
-
-void Progress::update(size_t done, size_t total) {
-  if (!shown_ || total == 0) return;
-  constexpr size_t kWidth = 30;
-  const size_t filled = kWidth * done / total;
-  fmt::print(stderr, "\r{} [{:#<{}}{:.<{}}] {}/{}\033[K", label_, "", filled, "", kWidth - filled, done, total);
+  // The escapes of to_visible_text are those of JSON, and the characters they stand for occur in strings alone.
+  write_output(to_visible_text(to_json_text(value)) + "\n");
 }
 
 }  // namespace kvfork::cli

@@ -1,3 +1,4 @@
+// The HTML report of `kvfork bench`.
 #include "cli/report_html.h"
 
 #include <fmt/format.h>
@@ -6,6 +7,7 @@
 #include <cmath>
 
 #include "cli/escape_xml.h"
+#include "cli/progress.h"
 #include "cli/svg_plot.h"
 #include "kvfork/version.h"
 
@@ -78,17 +80,9 @@ std::string show_time(double milliseconds) {
 }
 
 std::string show_precise(double milliseconds) {
-  std::string text = show_milliseconds(milliseconds);
+  std::string text = show_time(milliseconds);
   if (const size_t unit = text.find(" us"); unit != std::string::npos) text.replace(unit, 3, " \u00B5s");
   return text;
-}
-
-std::string name_of(const std::string& path) {
-  const size_t end = path.find_last_not_of('/');
-  if (end == std::string::npos) return path;
-  const size_t slash = path.find_last_of('/', end);
-  return path.substr(slash == std::string::npos ? 0 : slash + 1,
-                     end - (slash == std::string::npos ? 0 : slash + 1) + 1);
 }
 
 PlotSeries series_of(const BenchReport& report, const char* name, const char* css_class, Times BenchRow::*times) {
@@ -277,7 +271,7 @@ std::string record(const BenchReport& report) {
 }  // namespace
 
 std::string make_html(const BenchReport& report) {
-  const std::string title = fmt::format("Cached against uncached: {}", name_of(report.model.path));
+  const std::string title = fmt::format("Cached against uncached: {}", name_of_path(report.model.path));
   std::string html = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
   html += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
   html +=

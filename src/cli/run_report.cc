@@ -1,11 +1,12 @@
+// The text and the JSON of `kvfork run`.
 #include "cli/run_report.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "cli/json_parts.h"
 #include "cli/output.h"
 #include "kvfork/version.h"
 
@@ -14,107 +15,86 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double median(std::vector<double> times) {
-  if (times.empty()) return 0;
-  std::sort(times.begin(), times.end());
-  const size_t middle = times.size() / 2;
-  return times.size() % 2 == 1 ? times[middle] : (times[middle - 1] + times[middle]) / 2;
-}
-
-Json summary(const std::vector<double>& times) {
-  if (times.empty()) return nullptr;
-  const auto [least, most] = std::minmax_element(times.begin(), times.end());
-  return {{"median", median(times)}, {"min", *least}, {"max", *most}};
-}
-
-Json or_null(const std::optional<double>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
-Json versions() {
-  return {{"kvfork", version()}, {"compiler", __VERSION__}};
-}
-
-// "12.3 ms (11.9 .. 13.0)"
-std::string shown(const std::vector<double>& times) {
-  if (times.empty()) return "-";
-  const auto [least, most] = std::minmax_element(times.begin(), times.end());
-  return fmt::format("{:.4g} ms ({:.4g} .. {:.4g})", median(times), *least, *most);
+Json to_json(const RunAnswer& answer) {
+  const Generation& generation = answer.generation;
+  Json json = {{"prompt", answer.prompt},
+               {"ids", generation.ids},
+               {"text", answer.text},
+               {"stop", stop_reason_name(generation.stop)},
+               {"parity", true},
+               {"tokens", generation.ids.size()},
+               {"passes", answer.passes()},
+               {"cached_tokens", answer.request.n_cached},
+               {"request_tokens", answer.request.n_new()}};
+  if (!generation.logprobs.empty()) json["logprobs"] = generation.logprobs;
+  json["timings"] = {{"fork_ms", times_json(answer.fork)},
+                     {"ttft_cached_ms", times_json(answer.first_cached)},
+                     {"ttft_uncached_ms", times_json(answer.first_uncached)},
+                     {"decode_ms_per_token", times_json(answer.decode)}};
+  return json;
 }
 
 }  // namespace
 
-void print_json(const RunReport& report) {
-  const ModelInfo& info = report.model->info();
+void print_run_json(Session& session, const RunReport& report) {
   Json answers = Json::array();
-  for (const RunAnswer& answer : report.answers) {
-    const Generation& generation = answer.generation;
-    Json shown_answer = {{"prompt", answer.prompt},
-                         {"ids", generation.ids},
-                         {"text", answer.text},
-                         {"stop", stop_reason_name(generation.stop)},
-                         {"parity", true},
-                         {"tokens", generation.ids.size()},
-                         {"passes", answer.passes()},
-                         {"cached_tokens", answer.cached_tokens},
-                         {"request_tokens", answer.request_tokens()}};
-    if (!generation.logprobs.empty()) shown_answer["logprobs"] = generation.logprobs;
-    shown_answer["timings"] = {{"fork_ms", summary(answer.fork_ms)},
-                               {"ttft_cached_ms", summary(answer.ttft_cached_ms)},
-                               {"ttft_uncached_ms", summary(answer.ttft_uncached_ms)},
-                               {"decode_ms_per_token", summary(answer.decode_ms_per_token)}};
-    answers.push_back(std::move(shown_answer));
-  }
-  write_json({{"model", report.name},
-              {"revision", report.revision.empty() ? Json(nullptr) : Json(report.revision)},
-              {"dtype", compute_mode_name(info.mode)},
-              {"kernel_set", info.kernel_set},
-              {"threads", info.n_threads},
-              {"versions", versions()},
-              {"context", {{"tokens", report.context->size()}, {"bytes", report.context->kv_bytes()}}},
-              {"timings",
-               {{"open_ms", report.open_ms},
-                {"prefill_ms", or_null(report.prefill_ms)},
-                {"load_ms", or_null(report.load_ms)}}},
-              {"answers", std::move(answers)}});
+  for (const RunAnswer& answer : report.answers) answers.push_back(to_json(answer));
+  Json json = {{"model", report.name}, {"revision", or_null(session.revision())}};
+  json.update(what_ran_json(session.model()));
+  json["context"] = {{"tokens", session.context()->size()}, {"bytes", session.context()->kv_bytes()}};
+  json["timings"] = {{"open_ms", session.open_ms()},
+                     {"prefill_ms", or_null(session.prefill_ms())},
+                     {"load_ms", or_null(session.load_ms())}};
+  json["answers"] = std::move(answers);
+  write_json(json);
 }
 
-void print_header(const RunReport& report) {
-  const ModelInfo& info = report.model->info();
-  write_output(fmt::format("model       {} ({})\n", report.name, info.architecture));
-  if (!report.revision.empty()) write_output(fmt::format("revision    {}\n", report.revision));
-  write_output(fmt::format("mode        {}, kernel set {}, {} thread{}\n", compute_mode_name(info.mode),
-                           info.kernel_set, info.n_threads, info.n_threads == 1 ? "" : "s"));
-  write_output(fmt::format("version     kvfork {}\n", version()));
-  write_output(fmt::format("context     {} tokens, {} bytes of keys and values\n", report.context->size(),
-                           report.context->kv_bytes()));
-  write_output(
-      fmt::format("parity      {} of {} prompts: every id and every logit bit equal with and without the cache\n",
-                  report.answers.size(), report.answers.size()));
+void print_run_header(Session& session, const RunReport& report) {
+  const ModelInfo& info = session.model().info();
+  const size_t n = report.answers.size();
+  print_note("model    {} ({}){}", report.name, info.architecture,
+             session.revision().empty() ? "" : ", revision " + session.revision());
+  print_note("mode     {}, kernel set {}, {}, kvfork {}", compute_mode_name(info.mode), info.kernel_set,
+             show_count(info.n_threads, "thread"), version());
+  const auto& context = *session.context();
+  print_note("context  {}, {}; {}", show_count(context.size(), "token"), show_bytes(context.kv_bytes()),
+             session.load_ms() ? fmt::format("opened in {}", show_time(*session.load_ms()))
+                               : fmt::format("prefilled in {} ({})", show_time(*session.prefill_ms()),
+                                             show_rate(context.size(), *session.prefill_ms())));
+  print_note("parity   {} of {}: every id and every logit bit is equal with and without the cache", n,
+             show_count(n, "prompt"));
 }
 
-void print_prompt(const RunAnswer& answer) {
-  write_output(fmt::format("\n> {}\n", answer.prompt));
+void print_run_answer(const RunAnswer& answer, bool with_prompt) {
+  if (with_prompt) print_note("\n> {}", answer.prompt);
+  write_text(answer.text + "\n");
+  flush_output();
 }
 
-void print_timings(const RunReport& report) {
-  write_output(fmt::format("\nopen {:.1f} ms, {} {:.1f} ms\n", report.open_ms,
-                           report.load_ms ? "load and check the context" : "prefill",
-                           report.load_ms ? *report.load_ms : report.prefill_ms.value_or(0)));
+void print_run_timings(const Session& session, const RunReport& report) {
+  const size_t n_rounds = report.answers.front().first_cached.size();
+  print_note("\n{} per prompt: medians{}", show_count(n_rounds, "round"),
+             n_rounds > 1 ? " (and the least to the most)" : "");
+  double saved = 0;
   size_t number = 0;
   for (const RunAnswer& answer : report.answers) {
-    const double cached = median(answer.ttft_cached_ms);
-    const double decode = median(answer.decode_ms_per_token);
-    write_output(fmt::format("prompt {}: {} cached + {} request tokens, {} new ({})\n", ++number,
-                             answer.cached_tokens, answer.request_tokens(), answer.generation.ids.size(),
-                             stop_reason_name(answer.generation.stop)));
-    write_output(fmt::format("  fork                   {}\n", shown(answer.fork_ms)));
-    write_output(fmt::format("  first token, cached    {}\n", shown(answer.ttft_cached_ms)));
-    write_output(fmt::format("  first token, uncached  {}   {:.1f}x\n", shown(answer.ttft_uncached_ms),
-                             cached > 0 ? median(answer.ttft_uncached_ms) / cached : 0));
-    write_output(fmt::format("  decode per token       {}{}\n", shown(answer.decode_ms_per_token),
-                             decode > 0 ? fmt::format("   {:.1f} tokens/s", 1000 / decode) : ""));
+    const double cached = answer.first_cached.median();
+    const double uncached = answer.first_uncached.median();
+    saved += uncached - cached;
+    print_note("prompt {}: {} from the cache, {} of the request, {} new ({})", ++number, answer.request.n_cached,
+               answer.request.n_new(), answer.generation.ids.size(), stop_reason_name(answer.generation.stop));
+    print_note("  fork                       {}", show_times(answer.fork));
+    print_note("  first token with cache     {}", show_times(answer.first_cached));
+    print_note("  first token without cache  {}, {} times later", show_times(answer.first_uncached),
+               show_digits(cached > 0 ? uncached / cached : 0));
+    if (!answer.decode.empty())
+      print_note("  decode                     {} per token, {}", show_times(answer.decode),
+                 show_rate(1, answer.decode.median()));
   }
+  const double paid = session.prefill_ms().value_or(session.load_ms().value_or(0));
+  print_note("The cache saves {} for {}; {} took {}.", show_time(std::max(saved, 0.0)),
+             number == 1 ? "this request" : fmt::format("these {} requests", number),
+             session.load_ms() ? "opening it" : "making it", show_time(paid));
 }
 
 }  // namespace kvfork::cli

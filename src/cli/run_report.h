@@ -1,49 +1,41 @@
 // What `kvfork run` found, and how it is shown.
 #pragma once
 
-#include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "kvfork/context.h"
+#include "cli/numbers.h"
+#include "cli/session.h"
 #include "kvfork/generate.h"
-#include "kvfork/model.h"
 
 namespace kvfork::cli {
 
-/// Times in milliseconds, one per round of the benchmark.
 struct RunAnswer {
   std::string prompt;
-  std::vector<int32_t> request;  // the whole request's ids, the context's included
-  size_t cached_tokens = 0;      // of those, read from the context
+  Request request;
   Generation generation;
   std::string text;
-  std::vector<double> fork_ms;
-  std::vector<double> ttft_cached_ms;  // from before the fork to the first token
-  std::vector<double> ttft_uncached_ms;
-  std::vector<double> decode_ms_per_token;  // empty where there is one new token only
+  Times fork;
+  Times first_cached;  ///< from before the fork to the first token
+  Times first_uncached;
+  Times decode;  ///< per token after the first; empty where there is one new token only
 
-  size_t request_tokens() const { return request.size() - cached_tokens; }
   /// Over the weights: one for the request, where it adds anything, and those of the answer.
-  size_t passes() const { return generation.n_passes + (request_tokens() > 0 ? 1 : 0); }
+  size_t passes() const { return generation.n_passes + (request.n_new() > 0 ? 1 : 0); }
 };
 
 struct RunReport {
-  std::string name;      // as --model has it
-  std::string revision;  // the Hub's commit; empty where none is known
-  std::shared_ptr<const Model> model;
-  std::shared_ptr<const Context> context;
-  double open_ms = 0;
-  std::optional<double> prefill_ms;  // a context is prefilled
-  std::optional<double> load_ms;     // or opened from a file
+  std::string name;  // as --model has it
   std::vector<RunAnswer> answers;
 };
 
-void print_json(const RunReport& report);
-void print_header(const RunReport& report);
-void print_prompt(const RunAnswer& answer);
-void print_timings(const RunReport& report);
+void print_run_json(Session& session, const RunReport& report);
+/// On standard error: what ran, and that parity was proven.
+void print_run_header(Session& session, const RunReport& report);
+/// The prompt on standard error (unless quiet), the answer on standard output.
+void print_run_answer(const RunAnswer& answer, bool with_prompt);
+/// On standard error: what the rounds of the benchmark found.
+void print_run_timings(const Session& session, const RunReport& report);
 
 }  // namespace kvfork::cli

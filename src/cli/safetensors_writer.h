@@ -6,22 +6,22 @@
 #include <span>
 #include <string>
 
-#include "cli/replaced_file.h"
+#include "base/new_file.h"
 
 namespace kvfork::cli {
 
 class LogitsFile {
  public:
-  /// For logits [ids.size(), vocab_size]. Throws Error{InvalidArgument} for an empty path, and as ReplacedFile.
+  /// For logits [ids.size(), vocab_size]. Throws Error{InvalidArgument} for an empty path, and as base::NewFile.
   LogitsFile(const std::string& path, std::span<const int32_t> ids, size_t vocab_size);
 
-  /// The next rows, in order. Throws as ReplacedFile.
-  void add(std::span<const float> rows) { file_.write(rows.data(), rows.size_bytes()); }
-  /// The file takes its name. Throws as ReplacedFile.
-  void finish() { file_.finish(); }
+  /// The next rows, in order. Throws as base::NewFile.
+  void add(std::span<const float> rows) { file_.write(std::as_bytes(rows)); }
+  /// The file takes its name. Throws as base::NewFile.
+  void finish() { file_.commit(); }
 
  private:
-  ReplacedFile file_;
+  base::NewFile file_;
 };
 
 }  // namespace kvfork::cli

@@ -1,3 +1,4 @@
+// Axes, ticks, lines and marks of a plot.
 #include "cli/svg_plot.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// The text, the JSON and the JUnit XML of `kvfork verify`.
 #include "cli/verify_report.h"
 
 #include <fmt/format.h>
@@ -6,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/escape_xml.h"
+#include "cli/json_parts.h"
 #include "cli/output.h"
-#include "kvfork/version.h"
 
 namespace kvfork::cli {
 namespace {
@@ -52,22 +53,27 @@ std::string junit_case(const VerifyCheck& check) {
 
 }  // namespace
 
+void print_verify_model(const std::string& name, const ModelInfo& info) {
+  print_line("{} ({}), {}, kernel set {}, {}", name, info.architecture, compute_mode_name(info.mode),
+             info.kernel_set, show_count(info.n_threads, "thread"));
+  flush_output();
+}
+
 void print_check(const VerifyCheck& check) {
   const char* verdict = !check.pass ? "----" : *check.pass ? "pass" : "FAIL";
-  write_output(fmt::format("{}  {:<11} {}\n", verdict, check.name, check.detail));
-  for (const std::string& line : check.lines) write_output(fmt::format("                    {}\n", line));
+  print_line("{}  {:<11} {}", verdict, check.name, check.detail);
+  for (const std::string& line : check.lines) print_line("                    {}", line);
   flush_output();
 }
 
 void print_summary(const VerifyReport& report) {
   const Counts counts = count(report);
-  write_output(fmt::format("{} with a context of {} tokens: {} passed, {} failed, {} not run, in {:.1f} s\n",
-                           report.pass ? "pass" : "FAIL", report.n_context_tokens, counts.n_passed, counts.n_failed,
-                           counts.n_skipped, counts.seconds));
+  print_line("{} with a context of {}: {} passed, {} failed, {} not run, in {}", report.pass ? "pass" : "FAIL",
+             show_count(report.n_context_tokens, "token"), counts.n_passed, counts.n_failed, counts.n_skipped,
+             show_time(counts.seconds * 1000));
 }
 
-void print_verify_json(const Model& model, const VerifyReport& report) {
-  const ModelInfo& info = model.info();
+void print_verify_json(const std::string& name, const Model& model, const VerifyReport& report) {
   Json checks = Json::array();
   for (const VerifyCheck& check : report.checks) {
     checks.push_back({{"name", check.name},
@@ -76,14 +82,11 @@ void print_verify_json(const Model& model, const VerifyReport& report) {
                       {"lines", check.lines},
                       {"seconds", check.seconds}});
   }
-  write_json({{"pass", report.pass},
-              {"model", info.path},
-              {"dtype", compute_mode_name(info.mode)},
-              {"kernel_set", info.kernel_set},
-              {"threads", info.n_threads},
-              {"versions", {{"kvfork", version()}, {"compiler", __VERSION__}}},
-              {"context", {{"tokens", report.n_context_tokens}, {"bytes", report.kv_bytes}}},
-              {"checks", std::move(checks)}});
+  Json json = {{"pass", report.pass}, {"model", name}};
+  json.update(what_ran_json(model));
+  json["context"] = {{"tokens", report.n_context_tokens}, {"bytes", report.kv_bytes}};
+  json["checks"] = std::move(checks);
+  write_json(json);
 }
 
 std::string make_junit(const VerifyReport& report) {

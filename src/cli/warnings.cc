@@ -1,3 +1,4 @@
+// Warnings, each said once.
 #include "cli/warnings.h"
 
 #include <fmt/format.h>

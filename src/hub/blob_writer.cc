@@ -1,3 +1,4 @@
+// Appending to an unfinished blob: blocks, write-back, and the thread that hashes.
 #include "hub/blob_writer.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Paths, links and locks of one repository in the shared cache.
 #include "hub/cache.h"
 
 #include <fcntl.h>
@@ -12,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "base/new_file.h"
 #include "hub/names.h"
 
 namespace kvfork::hub {
@@ -132,19 +134,9 @@ void RepoCache::write_ref(const std::string& revision, const std::string& commit
   if (revision == commit || find_commit(revision) == commit) return;
   const fs::path ref = folder_ / "refs" / revision;
   make_folder(ref.parent_path());
-  const fs::path scratch = scratch_path();
-  const int fd = ::open(scratch.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) base::fail_errno(scratch.string(), "create", errno);
-  const bool written =
-      ::write(fd, commit.data(), commit.size()) == static_cast<ssize_t>(commit.size()) && ::fsync(fd) == 0;
-  const int error_number = errno;
-  ::close(fd);
-  if (!written) {
-    ::unlink(scratch.c_str());
-    base::fail_errno(scratch.string(), "write", error_number);
-  }
-  rename_file(scratch, ref);
-  sync_folder(ref.parent_path());
+  auto file = base::NewFile::create(ref, 0);
+  file.write(commit);
+  file.commit();
 }
 
 void RepoCache::place_file(std::string_view etag, std::string_view commit, std::string_view file,
@@ -196,7 +188,7 @@ void RepoCache::check_space(uint64_t n_bytes) const {
       cache_.string(), readable_size(n_bytes), n_bytes, readable_size(free_bytes));
 }
 
-BlobLock::BlobLock(const fs::path& lock_file, const fs::path& unfinished_file, std::chrono::milliseconds patience,
+BlobLock::BlobLock(const fs::path& lock_file, const fs::path& unfinished_file, std::chrono::milliseconds max_stall,
                    const std::atomic<bool>& stop) {
   constexpr std::chrono::milliseconds kPoll{50};
   make_folder(lock_file.parent_path());
@@ -212,7 +204,7 @@ BlobLock::BlobLock(const fs::path& lock_file, const fs::path& unfinished_file, s
       last_size = size;
       waiting_since = std::chrono::steady_clock::now();
     }
-    if (stop || std::chrono::steady_clock::now() - waiting_since > patience) {
+    if (stop || std::chrono::steady_clock::now() - waiting_since > max_stall) {
       base::fail(ErrorCode::Io,
                  "{}: expected to get this lock, found another process holding it without progress; "
                  "end that process or try again",

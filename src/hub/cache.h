@@ -80,11 +80,11 @@ void sync_folder(const std::filesystem::path& folder) noexcept;
 std::string readable_size(uint64_t n_bytes);
 
 /// The exclusive lock on a blob, the same that Python's filelock takes. Waits for other holders, as long as the
-/// unfinished file grows; throws Error{Io} when it stands still for longer than `patience`.
+/// unfinished file grows; throws Error{Io} when it stands still for longer than `max_stall`.
 class BlobLock {
  public:
   BlobLock(const std::filesystem::path& lock_file, const std::filesystem::path& unfinished_file,
-           std::chrono::milliseconds patience, const std::atomic<bool>& stop);
+           std::chrono::milliseconds max_stall, const std::atomic<bool>& stop);
   ~BlobLock();
   BlobLock(const BlobLock&) = delete;
   BlobLock& operator=(const BlobLock&) = delete;

@@ -1,3 +1,4 @@
+// Requests to a Hub: redirects, retries, listings and file metadata.
 #include "hub/client.h"
 
 #include <algorithm>
@@ -5,9 +6,9 @@
 
 #include "base/error.h"
 #include "base/json_tree.h"
-#include "hub/folder_hub.h"
-#include "hub/meaning.h"
+#include "hub/file_endpoint.h"
 #include "hub/names.h"
+#include "hub/reply_errors.h"
 
 namespace kvfork::hub {
 namespace {
@@ -67,7 +68,7 @@ Reply refused_address(const Url& url) {
 Client::Client(Session& session)
     : session_(session),
       endpoint_(parse_url(session.settings.endpoint, "HF_ENDPOINT")),
-      connection_(session.settings, session.patience.stopped()) {}
+      connection_(session.settings, session.stall_timer.stopped()) {}
 
 bool Client::may_visit(const Url& url) const {
   return url.scheme == "https" || url.scheme == endpoint_.scheme;
@@ -76,7 +77,7 @@ bool Client::may_visit(const Url& url) const {
 Request Client::make_request(Method method, Url url, bool send_token, Milliseconds timeout) const {
   Request request{
       .method = method, .url = std::move(url), .headers = {"Accept-Encoding: identity"}, .timeout = timeout};
-  request.timeout = std::max(kShortestTimeout, std::min(timeout, session_.patience.left()));
+  request.timeout = std::max(kShortestTimeout, std::min(timeout, session_.stall_timer.left()));
   if (send_token && session_.settings.token) {
     request.headers.push_back("Authorization: Bearer " + *session_.settings.token);
   }
@@ -91,7 +92,7 @@ Reply Client::follow(Request request, Follow follow, const BodyFunction& on_body
     *last = request.url;
     const size_t max_body = request.method == Method::Get && !on_body ? kMaxListingBytes : kMaxErrorBodyBytes;
     Reply reply = request.url.scheme == "file"
-                      ? ask_folder(endpoint_.full, request, on_body, session_.patience.stopped())
+                      ? ask_file_endpoint(endpoint_.full, request, on_body, session_.stall_timer.stopped())
                       : connection_.exchange(request, on_body, max_body);
     if (earlier) keep_headers(*earlier, reply);
     const auto location = reply.find_header("location");
@@ -113,12 +114,12 @@ Reply Client::follow(Request request, Follow follow, const BodyFunction& on_body
 }
 
 bool Client::wait_to_retry(const Reply& reply, int attempt, int max_attempts) {
-  if (!may_pass(reply) || attempt >= max_attempts) return false;
+  if (!is_transient(reply) || attempt >= max_attempts) return false;
   if (reply.transfer == Transfer::Unreachable && attempt >= kMaxAttemptsToConnect) return false;
   const auto asked = reply.transfer == Transfer::Done ? reply.find_header("retry-after") : std::nullopt;
   const Milliseconds at_least = asked ? parse_retry_after(*asked).value_or(Milliseconds(0)) : Milliseconds(0);
   connection_.start_afresh();
-  return at_least <= kMaxRetryAfter && session_.patience.wait(attempt, at_least);
+  return at_least <= kMaxRetryAfter && session_.stall_timer.wait(attempt, at_least);
 }
 
 Reply Client::get_text(const std::string& path) {
@@ -127,8 +128,8 @@ Reply Client::get_text(const std::string& path) {
     const Url url = parse_url(session_.settings.endpoint + path, "HF_ENDPOINT");
     Reply reply =
         follow(make_request(Method::Get, url, true, session_.settings.etag_timeout), Follow::All, {}, &last);
-    if (reply.transfer == Transfer::Done && !may_pass(reply)) {
-      if (attempt == 1) session_.patience.progress();
+    if (reply.transfer == Transfer::Done && !is_transient(reply)) {
+      if (attempt == 1) session_.stall_timer.progress();
       return reply;
     }
     if (!wait_to_retry(reply, attempt, session_.max_attempts)) return reply;
@@ -176,7 +177,7 @@ std::optional<FileMetadata> Client::find_file(const std::string& revision, const
       if (reply.transfer == Transfer::Done && no_entry) return std::nullopt;
       fail_reply(reply, subject);
     }
-    if (attempt == 1) session_.patience.progress();
+    if (attempt == 1) session_.stall_timer.progress();
     const auto etag = reply.find_header("x-linked-etag");
     const auto plain_etag = etag ? etag : reply.find_header("etag");
     const auto commit = reply.find_header("x-repo-commit");
@@ -247,7 +248,7 @@ void Client::fail_reply(const Reply& reply, const std::string& subject) {
                                session_.revision, revision_hint()),
                    HubError::Cached::MayNot);
   }
-  throw_meaning(reply, subject, session_, printable_url(session_.settings.endpoint));
+  throw_reply_error(reply, subject, session_, printable_url(session_.settings.endpoint));
 }
 
 }  // namespace kvfork::hub

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "hub/http.h"
-#include "hub/patience.h"
 #include "hub/settings.h"
+#include "hub/stall_timer.h"
 #include "kvfork/error.h"
 
 namespace kvfork::hub {
@@ -45,7 +45,7 @@ class StatusError : public HubError {
 /// What every request of one pull shares.
 struct Session {
   const Settings& settings;
-  Patience& patience;
+  StallTimer& stall_timer;
   std::string repo_id;
   std::string revision;                   ///< as asked for; named in messages
   int max_attempts = 6;                   ///< of one request
@@ -86,7 +86,7 @@ class Client {
   [[noreturn]] void fail_reply(const Reply& reply, const std::string& subject);
 
   /// Sleeps before the next attempt, if `reply` is a failure that may pass. False when it is not, when the attempts
-  /// or the patience are used up, or when the server asks for a longer wait than kMaxRetryAfter.
+  /// or the time without progress are used up, or when the server asks for a longer wait than kMaxRetryAfter.
   bool wait_to_retry(const Reply& reply, int attempt, int max_attempts);
 
   Session& session() { return session_; }

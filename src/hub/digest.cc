@@ -1,3 +1,4 @@
+// SHA-1 of small blobs, as Git or plain, and the kinds of ETag.
 #include "hub/digest.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Fetching one file: resume, verify, retry, and give the blob its name.
 #include "hub/fetch.h"
 
 #include <algorithm>
@@ -7,8 +8,8 @@
 #include "base/error.h"
 #include "hub/blob_writer.h"
 #include "hub/digest.h"
-#include "hub/meaning.h"
 #include "hub/ranges.h"
+#include "hub/reply_errors.h"
 
 namespace kvfork::hub {
 namespace {
@@ -19,7 +20,11 @@ using Clock = std::chrono::steady_clock;
 constexpr int kMaxFailuresInARow = 6;
 constexpr int kMaxRounds = 4;
 constexpr int kMaxMismatches = 2;
-constexpr Milliseconds kLockPatience{75000};
+constexpr Milliseconds kMaxLockStall{75000};
+
+// A server that announces no length may send this much; the disk would be the only bound otherwise.
+constexpr uint64_t kMaxUnannouncedBytes = 64'000'000;
+constexpr uint64_t kMaxUnannouncedWeightBytes = 64'000'000'000;
 
 // Several connections take over from one when it is seen to be slow and a good part is left. What is faster than
 // this is held up by the processor or the disk, and would only lose by it.
@@ -34,6 +39,7 @@ enum class Refusal {
   WrongRange,  // a 206 for other bytes than asked for
   Encoded,     // compressed, though identity was asked for
   TooLong,     // more than the file's size
+  Unbounded,   // no announced size, and more than such a file may have
   Changed,     // the Hub now has another version of the file
   Slow,        // nothing wrong: more connections would help
 };
@@ -76,6 +82,7 @@ class BlobFetch {
       writer_.flush();
       note_progress(reply);
       if (refusal_ == Refusal::Changed) return Outcome::Changed;
+      if (refusal_ == Refusal::Unbounded) fail_unbounded();
       if (refusal_ == Refusal::Slow) {
         use_idle_connections();
         continue;
@@ -123,15 +130,27 @@ class BlobFetch {
       }
     }
     if (size_ && bytes.size() > *size_ - writer_.size()) return refuse(Refusal::TooLong);
+    if (!size_ && bytes.size() > max_unannounced() - writer_.size()) return refuse(Refusal::Unbounded);
     writer_.append(bytes);
     received_ += bytes.size();
     const uint64_t reported_step = 256 << 10;
     if (writer_.size() - reported_ >= reported_step || writer_.size() < reported_) {
       reported_ = writer_.size();
-      if (writer_.size() > high_water_) client_.session().patience.progress();
+      if (writer_.size() > high_water_) client_.session().stall_timer.progress();
       report();
     }
     return wants_ranges() ? refuse(Refusal::Slow) : true;
+  }
+
+  uint64_t max_unannounced() const {
+    const bool is_weights = request_.file.ends_with(".safetensors") || request_.file.ends_with(".gguf");
+    return is_weights ? kMaxUnannouncedWeightBytes : kMaxUnannouncedBytes;
+  }
+
+  [[noreturn]] void fail_unbounded() {
+    writer_.remove();
+    base::fail(ErrorCode::Limit, "{}: expected at most {} where the server announces no length, found more",
+               subject_, readable_size(max_unannounced()));
   }
 
   bool wants_ranges() const {
@@ -167,7 +186,7 @@ class BlobFetch {
     const uint64_t step = std::max<uint64_t>(1024, size_.value_or(0) / 64);
     const bool gained = writer_.size() >= high_water_ + step && reply.transfer != Transfer::Stalled;
     if (gained || is_complete()) {
-      client_.session().patience.progress();
+      client_.session().stall_timer.progress();
       failures_ = 0;
     }
     if (gained) high_water_ = writer_.size();
@@ -261,8 +280,8 @@ uint64_t fetch_file(Client& client, const RepoCache& cache, FileRequest request,
   for (int round = 1;; ++round) {
     const FileMetadata metadata = request.metadata;
     const fs::path unfinished = unfinished_path(cache, metadata);
-    const BlobLock lock(cache.lock_path(metadata.etag), unfinished, kLockPatience,
-                        client.session().patience.stopped());
+    const BlobLock lock(cache.lock_path(metadata.etag), unfinished, kMaxLockStall,
+                        client.session().stall_timer.stopped());
     if (cache.has_file(request.commit, request.file)) return received;
     if (has_whole_blob(cache, metadata)) {
       cache.place_file(metadata.etag, request.commit, request.file, false);

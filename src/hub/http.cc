@@ -1,3 +1,4 @@
+// One HTTP connection over libcurl, with limits on time and size.
 #include "hub/http.h"
 
 #include <curl/curl.h>

@@ -1,3 +1,4 @@
+// Checks of names from outside that become paths.
 #include "hub/names.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The order of a pull: resolve the revision, fetch small files, check the config, fetch weights, write the ref.
 #include <algorithm>
 #include <atomic>
 #include <exception>
@@ -10,9 +11,9 @@
 #include "hub/cache.h"
 #include "hub/client.h"
 #include "hub/fetch.h"
-#include "hub/meaning.h"
+#include "hub/model_files.h"
 #include "hub/names.h"
-#include "hub/plan.h"
+#include "hub/reply_errors.h"
 #include "hub/settings.h"
 #include "kvfork/hub.h"
 
@@ -20,8 +21,8 @@ namespace kvfork {
 namespace hub {
 namespace {
 
-constexpr Milliseconds kPatience{70000};
-constexpr Milliseconds kPatienceBeyondTimeout{5000};
+constexpr Milliseconds kMaxStall{70000};
+constexpr Milliseconds kStallBeyondTimeout{5000};
 constexpr size_t kMaxConfigBytes = 16 << 20;
 constexpr size_t kMaxIndexBytes = 64 << 20;
 constexpr int kAttempts = 6;
@@ -70,11 +71,12 @@ void for_each_item(Session& session, unsigned n_threads, const std::vector<std::
     const SigpipeGuard no_sigpipe;
     try {
       Client client(session);
-      for (size_t i = next++; i < items.size() && !session.patience.stopped(); i = next++) work(client, items[i]);
+      for (size_t i = next++; i < items.size() && !session.stall_timer.stopped(); i = next++)
+        work(client, items[i]);
     } catch (...) {
       const std::lock_guard lock(mutex);
       if (!failure) failure = std::current_exception();
-      session.patience.stop();
+      session.stall_timer.stop();
     }
     ++session.idle_connections;
   };
@@ -93,9 +95,9 @@ class Pull {
         options_(options),
         settings_(settings),
         cache_(settings.cache, ref.repo_id, settings.links),
-        patience_(std::max(kPatience,
-                           std::max(settings.etag_timeout, settings.download_timeout) + kPatienceBeyondTimeout)),
-        session_{settings, patience_, ref.repo_id, ref.revision},
+        stall_timer_(
+            std::max(kMaxStall, std::max(settings.etag_timeout, settings.download_timeout) + kStallBeyondTimeout)),
+        session_{settings, stall_timer_, ref.repo_id, ref.revision},
         board_(options) {}
 
   Snapshot run() {
@@ -310,7 +312,7 @@ class Pull {
   const PullOptions& options_;
   const Settings& settings_;
   RepoCache cache_;
-  Patience patience_;
+  StallTimer stall_timer_;
   Session session_;
   ProgressBoard board_;
   uint64_t bytes_downloaded_ = 0;

@@ -1,3 +1,4 @@
+// Fetching pieces of one file over several connections and writing them in order.
 #include "hub/ranges.h"
 
 #include <algorithm>
@@ -104,7 +105,7 @@ class RangeFetch {
       writer_.append(waiting_.begin()->second);
       waiting_.erase(waiting_.begin());
     }
-    session_.patience.progress();
+    session_.stall_timer.progress();
     on_progress_();
     changed_.notify_all();
   }

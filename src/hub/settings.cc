@@ -1,3 +1,4 @@
+// The environment variables of huggingface_hub and the token file.
 #include "hub/settings.h"
 
 #include <pwd.h>

@@ -1,3 +1,4 @@
+// Parsing, resolving and printing addresses.
 #include "hub/url.h"
 
 #include <curl/curl.h>

@@ -23,7 +23,7 @@ class Usage(cli.CliTest):
                           ["run", *model, "--prompt", "x", "--max-new-tokens", "-1"],
                           ["run", *model, "--prompt", "x", "--context", "a", "--context-file", "b"],
                           ["run", *model, "--prompt", "x", "--temperature", "-1"], ["run", *model, "--prompt", "x", "--top-p", "1.5"],
-                          ["run", *model, "--prompt", "x", "--benchmark-repeats", "0"],
+                          ["run", *model, "--prompt", "x", "--benchmark-repeats", "-1"],
                           *[["run", *model, "--prompt", "x", option, value] for value in ("nan", "inf", "-nan", "x", "")
                             for option in ("--temperature", "--top-p", "--min-p", "--repetition-penalty", "--max-new-tokens", "--seed")],
                           ["verify", *model, "--limit-seconds", "nan"], ["bench", *model, "--max-new-tokens", "nan"]):

@@ -216,9 +216,14 @@ class Machine(cli.CliTest):
 
 class Terminal(cli.CliTest):
     def test_text_output_names_what_ran_and_then_the_times(self):
-        output = self.ok("run", "--model", self.model, "--context", CONTEXT, "--prompt", "hello", "--max-new-tokens", 6)
+        arguments = ("run", "--model", self.model, "--context", CONTEXT, "--prompt", "hello", "--max-new-tokens", 6)
+        done = self.start(*arguments, "--benchmark-repeats", 2)
+        output = done.stderr.decode()
         for word in ("float32", cli.kernel_sets()[-1], "parity", "prefill", "fork", "context"):
             self.assertIn(word, output.lower(), output)
+        quiet = self.start(*arguments, "--quiet")
+        self.assertEqual(quiet.stderr, b"")
+        self.assertEqual(quiet.stdout, done.stdout)  # the answer and nothing else
 
     def test_a_pipe_gets_no_progress_and_no_colours(self):
         done = self.start("run", "--model", self.model, "--prompt", "hello", "--max-new-tokens", 6)

@@ -5,10 +5,10 @@
 #include <ctime>
 
 #include "hub/http.h"
-#include "hub/meaning.h"
-#include "hub/patience.h"
-#include "hub/plan.h"
+#include "hub/model_files.h"
+#include "hub/reply_errors.h"
 #include "hub/settings.h"
+#include "hub/stall_timer.h"
 #include "hub/url.h"
 #include "kvfork/error.h"
 
@@ -43,7 +43,7 @@ TEST(Url, MessagesShowNoSecrets) {
   EXPECT_EQ(printable_url("https://a/b\nc"), "https://a/b c");
 }
 
-TEST(Patience, RetryAfter) {
+TEST(StallTimer, RetryAfter) {
   EXPECT_EQ(parse_retry_after("120"), Milliseconds(120000));
   EXPECT_EQ(parse_retry_after("0"), Milliseconds(0));
   EXPECT_EQ(parse_retry_after("-5"), Milliseconds(0));
@@ -57,17 +57,17 @@ TEST(Patience, RetryAfter) {
   EXPECT_EQ(parse_retry_after("Sun, 06 Nov 1994 08:49:37 GMT"), Milliseconds(0));
 }
 
-TEST(Patience, EndsWaitsAtItsBound) {
-  Patience patience(Milliseconds(1500));
-  EXPECT_FALSE(patience.wait(1, Milliseconds(2000)));
+TEST(StallTimer, EndsWaitsAtItsBound) {
+  StallTimer timer(Milliseconds(1500));
+  EXPECT_FALSE(timer.wait(1, Milliseconds(2000)));
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_TRUE(patience.wait(1, Milliseconds(0)));
+  EXPECT_TRUE(timer.wait(1, Milliseconds(0)));
   EXPECT_GE(std::chrono::steady_clock::now() - begin, Milliseconds(250));
-  EXPECT_LT(patience.left(), Milliseconds(1300));
-  patience.progress();
-  EXPECT_GT(patience.left(), Milliseconds(1300));
-  patience.stop();
-  EXPECT_FALSE(patience.wait(1, Milliseconds(0)));
+  EXPECT_LT(timer.left(), Milliseconds(1300));
+  timer.progress();
+  EXPECT_GT(timer.left(), Milliseconds(1300));
+  timer.stop();
+  EXPECT_FALSE(timer.wait(1, Milliseconds(0)));
 }
 
 TEST(Plan, ShardNames) {
@@ -108,19 +108,19 @@ TEST(Plan, SmallFiles) {
   EXPECT_TRUE(choose_small_files(listed, gguf).empty());
 }
 
-TEST(Meaning, WhatMayPass) {
+TEST(Explanation, WhatMayPass) {
   const auto done = [](int status) {
     Reply reply;
     reply.status = status;
     return reply;
   };
-  for (const int status : {408, 429, 500, 502, 503, 504}) EXPECT_TRUE(may_pass(done(status))) << status;
+  for (const int status : {408, 429, 500, 502, 503, 504}) EXPECT_TRUE(is_transient(done(status))) << status;
   for (const int status : {200, 206, 304, 400, 401, 403, 404, 416, 501})
-    EXPECT_FALSE(may_pass(done(status))) << status;
+    EXPECT_FALSE(is_transient(done(status))) << status;
 }
 
-TEST(Meaning, PrintableText) {
-  EXPECT_EQ(printable("a\r\nb\x1b[31m"), "a  b [31m");
+TEST(Explanation, PrintableText) {
+  EXPECT_EQ(printable("a\r\nb\x1b[31m"), "a  b\\u001B[31m");
   EXPECT_EQ(printable("\xff"), "\xef\xbf\xbd");
   EXPECT_LE(printable(std::string(100000, 'x')).size(), 300U);
 }

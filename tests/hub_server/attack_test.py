@@ -65,6 +65,24 @@ class Environment(AttackCase):
             self.bad("HF_HUB_ETAG_TIMEOUT", HF_HUB_ETAG_TIMEOUT=bad)
 
 
+class Sizes(AttackCase):
+    def test_a_file_without_a_length_has_a_bound(self):
+        # An opaque ETag, as for the small files of a mirror.
+        for name in ("config.json", "tokenizer.json", "generation_config.json", "model.safetensors.index.json"):
+            self.hub.rules.clear()
+            if name.endswith("index.json"):
+                self.repo = self.hub.repos["org/tiny"] = hs.Repo(harness.model_files(shards=2))
+            self.hub.rule(hs.endless(200 << 20), path="/" + name)
+            result = self.bad(name, "64.0 MB", HF_HOME=os.path.join(self.folder, "for " + name))
+            self.assertLess(result.seconds, 60)
+            self.assertLess(self.hub.sent, 100 << 20)
+            self.hub.sent = 0
+
+    def test_a_short_file_without_a_length_is_taken(self):
+        self.hub.rule(hs.chunked, path="config.json")
+        self.good()
+
+
 class Names(AttackCase):
     def test_etags_that_are_file_names(self):
         for etag in ("\u00fc", "a b", "a%2fb", "~", "-rf", "CON", "x.incomplete", "x.lock", "'q'", "...", "e" * 244):

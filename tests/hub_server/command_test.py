@@ -116,7 +116,7 @@ class Provenance(CommandCase):
         for ref in ("org/tiny", "org/tiny@main", "org/tiny@" + self.commit):
             args = ("run", "--model", ref, *CONTEXT, "--prompt", "Hello", "--max-new-tokens", "2", "--benchmark-repeats", "1")
             self.assertEqual(self.commit, json.loads(self.ok(*args, "--json").stdout)["revision"], ref)
-        self.assertIn(self.commit, self.ok(*args).stdout)
+        self.assertIn(self.commit, self.ok(*args).stderr)
 
     def test_a_saved_context_names_the_commit(self):
         self.ok("save", "--model", "org/tiny", *CONTEXT, "--out", self.saved)

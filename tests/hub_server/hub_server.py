@@ -452,6 +452,28 @@ def chunked(handler, method, reply):
     return None
 
 
+def endless(limit):
+    """Chunked and without a size, until the client leaves or `limit` bytes are sent."""
+    def act(handler, method, reply):
+        code, headers, content = reply
+        if not isinstance(content, tuple):
+            return reply
+        for name in ("X-Linked-Size", "Content-Length"):
+            headers.pop(name, None)
+        headers["Transfer-Encoding"] = "chunked"
+        handler.send_head(code, headers)
+        part = b" " * (1 << 20)
+        for _ in range(limit >> 20 if method == "GET" else 0):
+            try:
+                handler.wfile.write(b"%x\r\n" % len(part) + part + b"\r\n")
+            except OSError:
+                break
+            handler.server.hub.sent = getattr(handler.server.hub, "sent", 0) + len(part)
+        handler.close_connection = True
+        return None
+    return act
+
+
 def chunked_cut(n):
     """Chunked, closed after n bytes without the last chunk."""
     def act(handler, method, reply):

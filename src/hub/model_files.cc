@@ -1,4 +1,5 @@
-#include "hub/plan.h"
+// The files of a repository that kvfork reads, and which of them a snapshot lacks.
+#include "hub/model_files.h"
 
 #include <algorithm>
 #include <set>
@@ -6,8 +7,8 @@
 #include "base/error.h"
 #include "base/json_tree.h"
 #include "base/mapped_file.h"
-#include "hub/meaning.h"
 #include "hub/names.h"
+#include "hub/reply_errors.h"
 
 namespace kvfork::hub {
 namespace {

@@ -1,4 +1,5 @@
-#include "hub/folder_hub.h"
+// Replies to Hub requests from a local folder, for an HF_ENDPOINT of file://.
+#include "hub/file_endpoint.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -215,8 +216,8 @@ Reply give_listing(const Version& version) {
 
 }  // namespace
 
-Reply ask_folder(const std::string& endpoint, const Request& request, const BodyFunction& on_body,
-                 const std::atomic<bool>& stop) {
+Reply ask_file_endpoint(const std::string& endpoint, const Request& request, const BodyFunction& on_body,
+                        const std::atomic<bool>& stop) {
   const fs::path top = decode(std::string_view(endpoint).substr(std::string_view("file://").size()));
   const auto wanted =
       parse_address(std::string_view(request.url.full).substr(std::min(request.url.full.size(), endpoint.size())));

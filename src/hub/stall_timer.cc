@@ -1,4 +1,5 @@
-#include "hub/patience.h"
+// Waits between attempts, and the time since the last progress.
+#include "hub/stall_timer.h"
 
 #include <curl/curl.h>
 
@@ -13,20 +14,20 @@ constexpr Milliseconds kFirstWait{500};
 constexpr Milliseconds kLongestWait{8000};
 }  // namespace
 
-Patience::Patience(Milliseconds bound)
+StallTimer::StallTimer(Milliseconds bound)
     : bound_(bound), last_progress_(std::chrono::steady_clock::now()), random_(std::random_device{}()) {}
 
-void Patience::progress() {
+void StallTimer::progress() {
   const std::lock_guard lock(mutex_);
   last_progress_ = std::chrono::steady_clock::now();
 }
 
-Milliseconds Patience::left() const {
+Milliseconds StallTimer::left() const {
   const std::lock_guard lock(mutex_);
   return bound_ - std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now() - last_progress_);
 }
 
-bool Patience::wait(int attempt, Milliseconds at_least) {
+bool StallTimer::wait(int attempt, Milliseconds at_least) {
   Milliseconds full = kFirstWait * (1 << std::clamp(attempt - 1, 0, 10));
   full = std::min(full, kLongestWait);
   std::unique_lock lock(mutex_);
@@ -38,7 +39,7 @@ bool Patience::wait(int attempt, Milliseconds at_least) {
   return !stopped_;
 }
 
-void Patience::stop() {
+void StallTimer::stop() {
   const std::lock_guard lock(mutex_);
   stopped_ = true;
   wake_.notify_all();

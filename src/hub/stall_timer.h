@@ -1,4 +1,4 @@
-// How long a pull goes on without getting anywhere: growing waits between attempts, and one clock for the pull.
+// Ends a pull that makes no progress: growing waits between attempts, and one clock for the whole pull.
 //
 // The clock restarts whenever something useful arrived. It keeps a server that stalls, trickles or keeps asking to
 // come back from holding a pull for more than its bound. Thread rule: safe from any thread.
@@ -16,13 +16,13 @@ namespace kvfork::hub {
 
 using Milliseconds = std::chrono::milliseconds;
 
-class Patience {
+class StallTimer {
  public:
   /// `bound`: the longest time without progress.
-  explicit Patience(Milliseconds bound);
+  explicit StallTimer(Milliseconds bound);
 
   void progress();
-  /// Time left of the bound; zero or less when it is used up.
+  /// Time left until the bound; zero or less when it has passed.
   Milliseconds left() const;
 
   /// Sleeps before attempt number `attempt` (1 for the first repetition): half a second, doubled each time up to

@@ -16,7 +16,7 @@ namespace kvfork::hub {
 
 /// The reply to `request`, whose URL lies below `endpoint` ("file:///FOLDER"). Bytes go to `on_body` as from a
 /// connection.
-Reply ask_folder(const std::string& endpoint, const Request& request, const BodyFunction& on_body,
-                 const std::atomic<bool>& stop);
+Reply ask_file_endpoint(const std::string& endpoint, const Request& request, const BodyFunction& on_body,
+                        const std::atomic<bool>& stop);
 
 }  // namespace kvfork::hub

@@ -1,10 +1,11 @@
-#include "hub/meaning.h"
+// From a failed reply to an error message with a hint.
+#include "hub/reply_errors.h"
 
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/json_tree.h"
-#include "base/utf8.h"
+#include "base/visible_text.h"
 #include "hub/client.h"
 
 namespace kvfork::hub {
@@ -56,13 +57,13 @@ std::string retry_after_text(const Reply& reply) {
   return asked ? " and asks to wait (Retry-After: " + printable(*asked) + ")" : "";
 }
 
-struct Meaning {
+struct Explanation {
   ErrorCode code;
   HubError::Cached cached;
   std::string text;
 };
 
-Meaning meaning_of(const Reply& reply, const Session& session, const std::string& endpoint) {
+Explanation explain(const Reply& reply, const Session& session, const std::string& endpoint) {
   using enum HubError::Cached;
   const std::string code = reply.find_header("x-error-code").value_or("");
   const std::string said = server_message(reply);
@@ -108,15 +109,10 @@ Meaning meaning_of(const Reply& reply, const Session& session, const std::string
 }  // namespace
 
 std::string printable(std::string_view text) {
-  std::string out;
-  for (const char c : base::to_valid_utf8(text.substr(0, kMaxShownBytes))) {
-    const auto byte = static_cast<unsigned char>(c);
-    out += byte < 0x20 || byte == 0x7f ? ' ' : c;
-  }
-  return out;
+  return base::to_visible_text(text.substr(0, kMaxShownBytes));
 }
 
-bool may_pass(const Reply& reply) {
+bool is_transient(const Reply& reply) {
   switch (reply.transfer) {
     case Transfer::Done:
       return reply.status == 408 || reply.status == 429 || (reply.status >= 500 && reply.status != 501);
@@ -129,13 +125,13 @@ bool may_pass(const Reply& reply) {
   }
 }
 
-void throw_meaning(const Reply& reply, const std::string& subject, const Session& session,
-                   const std::string& endpoint) {
+void throw_reply_error(const Reply& reply, const std::string& subject, const Session& session,
+                       const std::string& endpoint) {
   if (reply.transfer != Transfer::Done) throw_transfer(reply, subject, endpoint);
-  const Meaning meaning = meaning_of(reply, session, endpoint);
+  const Explanation explanation = explain(reply, session, endpoint);
   const std::string said = server_message(reply);
   const std::string quoted = said.empty() ? "" : " (the Hub says: " + said + ")";
-  throw StatusError(meaning.code, subject + ": " + meaning.text + quoted, meaning.cached, reply.status,
+  throw StatusError(explanation.code, subject + ": " + explanation.text + quoted, explanation.cached, reply.status,
                     reply.find_header("x-error-code").value_or(""));
 }
 
