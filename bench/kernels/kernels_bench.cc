@@ -214,7 +214,13 @@ void rms_norm(benchmark::State& state, const KernelTable& table) {
   const auto x = numbers(896), weight = numbers(896);
   std::vector<float> y(896);
   for (auto _ : state) {
-    table.rms_norm(x.data(), weight.data(), 1e-6f, y.size(), y.data());
+    table.norm({.x = x.data(),
+                .weight = weight.data(),
+                .bias = nullptr,
+                .eps = 1e-6f,
+                .subtracts_mean = false,
+                .n = y.size(),
+                .y = y.data()});
     benchmark::ClobberMemory();
   }
   state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * y.size()));
@@ -224,17 +230,24 @@ void rope(benchmark::State& state, const KernelTable& table) {
   auto x = numbers(14 * 64);
   const std::vector<float> cos(32, 0.6f), sin(32, 0.8f);
   for (auto _ : state) {
-    table.rope(x.data(), 14, 64, cos.data(), sin.data());
+    table.rope({.x = x.data(),
+                .n_heads = 14,
+                .head_stride = 64,
+                .n_pairs = 32,
+                .neighbours = false,
+                .cos = cos.data(),
+                .sin = sin.data()});
     benchmark::ClobberMemory();
   }
   state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * x.size()));
 }
 
-void silu_mul(benchmark::State& state, const KernelTable& table) {
+void activate_mul(benchmark::State& state, const KernelTable& table,
+                  Activation activation) {
   const auto gate = numbers(4864), up = numbers(4864);
   std::vector<float> y(4864);
   for (auto _ : state) {
-    table.silu_mul(gate.data(), up.data(), y.size(), y.data());
+    table.activate_mul(activation, 7, gate.data(), up.data(), y.size(), y.data());
     benchmark::ClobberMemory();
   }
   state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * y.size()));
@@ -310,7 +323,9 @@ void register_set(const KernelTable& table) {
   }
   add_benchmark("rms_norm", rms_norm);
   add_benchmark("rope", rope);
-  add_benchmark("silu_mul", silu_mul);
+  add_benchmark("silu_mul", activate_mul, Activation::Silu);
+  add_benchmark("gelu_mul", activate_mul, Activation::Gelu);
+  add_benchmark("gelu_tanh_mul", activate_mul, Activation::GeluTanh);
   add_benchmark("add", add);
 }
 

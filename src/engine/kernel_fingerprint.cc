@@ -117,16 +117,28 @@ class Probe {
     auto x = numbers_.take(kInput);
     const auto weight = numbers_.take(kInput);
     std::vector<float> y(kInput);
-    kernels_.rms_norm(x.data(), weight.data(), 1e-6f, kInput, y.data());
+    kernels_.norm({.x = x.data(),
+                   .weight = weight.data(),
+                   .bias = nullptr,
+                   .eps = 1e-6f,
+                   .subtracts_mean = false,
+                   .n = kInput,
+                   .y = y.data()});
     add(y);
-    kernels_.silu_mul(x.data(), weight.data(), kInput, y.data());
+    kernels_.activate_mul(kernels::Activation::Silu, 0, x.data(), weight.data(), kInput, y.data());
     add(y);
     kernels_.add(x.data(), weight.data(), kInput);
     add(x);
     auto heads = numbers_.take(2 * kHeadDim);
     const auto cos = numbers_.take(kHeadDim / 2);
     const auto sin = numbers_.take(kHeadDim / 2);
-    kernels_.rope(heads.data(), 2, kHeadDim, cos.data(), sin.data());
+    kernels_.rope({.x = heads.data(),
+                   .n_heads = 2,
+                   .head_stride = kHeadDim,
+                   .n_pairs = kHeadDim / 2,
+                   .neighbours = false,
+                   .cos = cos.data(),
+                   .sin = sin.data()});
     add(heads);
   }
 

@@ -23,6 +23,16 @@ static constexpr size_t element_bytes(Element type) {
 /// What happens to an activation where it enters a matrix product.
 enum class Rounding : uint8_t { None, ToBF16 };
 
+/// A function of single numbers, between the products of a feed-forward layer.
+enum class Activation : uint8_t {
+  Silu,         // x / (1 + exp(-x))
+  Gelu,         // x / 2 * (1 + erf(x / sqrt(2)))
+  GeluTanh,     // x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
+  Relu,         // max(x, 0)
+  ReluSquared,  // max(x, 0)^2
+  SwishClamped  // x / (1 + exp(-1.702 x)); of bounded numbers in activate_mul
+};
+
 /// Keys and values are kept in blocks of this many consecutive positions, counted from absolute position 0.
 inline constexpr size_t kBlockTokens = 64;
 
@@ -71,9 +81,9 @@ struct MatmulArgs {
 };
 
 /// The gated half of a feed-forward layer, packed as inputs of the product that takes its results:
-///   packed = pack(silu(x gate^T + bias) * (x up^T + bias))
+///   packed = pack(activation(x gate^T + bias) * (x up^T + bias))
 /// for the rows and features that `gate` names. Both products take the same ones, with the same workspace; y and
-/// y_stride are not read. The bits are those of matmul, silu_mul and pack. Two calls may not share a run of
+/// y_stride are not read. The bits are those of matmul, activate_mul and pack. Two calls may not share a run of
 /// range_features features and pack_rows rows.
 struct GatedArgs {
   MatmulArgs gate;  // features begin at a multiple of range_features, and end at one or at n_features
@@ -81,6 +91,33 @@ struct GatedArgs {
   size_t n_features;
   Element out_type;  // of the weights that the results meet
   void* packed;      // 64-byte aligned, packed_bytes(n_rows, n_features, out_type)
+  Activation activation = Activation::Silu;
+  float clamp = 0;  // of activate_mul
+};
+
+/// The norm of a row, with d[i] = x[i] - mean(x) if the mean is subtracted and d[i] = x[i] if not:
+///   y[i] = weight[i] * (d[i] * (1 / sqrt(mean(d^2) + eps))) + bias[i]
+struct NormArgs {
+  const float* x;
+  const float* weight;  // [n], or null: none
+  const float* bias;    // [n], or null: none
+  float eps;
+  bool subtracts_mean;
+  size_t n;
+  float* y;  // may be x
+};
+
+/// Rotation of pairs of components (a, b) of each head in place, the same angles for every head:
+///   a, b = a * cos[i] - b * sin[i],  b * cos[i] + a * sin[i]   for pair i
+/// Pair i is of neighbours 2i and 2i + 1, or of i and i + n_pairs. Components from 2 * n_pairs on are not touched.
+struct RopeArgs {
+  float* x;
+  size_t n_heads;
+  size_t head_stride;  // floats between heads
+  size_t n_pairs;
+  bool neighbours;
+  const float* cos;  // [n_pairs]
+  const float* sin;
 };
 
 /// Attention of query rows over one block of one KV head, not yet normalized. For row r, over the first
@@ -145,15 +182,32 @@ struct KernelTable {
   /// At most as many rows as chunk_rows names.
   void (*gated)(const GatedArgs& args) noexcept;
 
-  /// y[i] = weight[i] * (x[i] * (1 / sqrt(mean(x^2) + eps))), one row of n. x and y may be the same.
-  void (*rms_norm)(const float* x, const float* weight, float eps, size_t n, float* y) noexcept;
+  /// One row.
+  void (*norm)(const NormArgs& args) noexcept;
 
-  /// Rotates n_heads consecutive heads of head_dim in place, halves paired (rotate_half): with h = head_dim / 2,
-  ///   x[i], x[i + h] = x[i] * cos[i] - x[i + h] * sin[i],  x[i + h] * cos[i] + x[i] * sin[i]   for i < h.
-  void (*rope)(float* x, size_t n_heads, size_t head_dim, const float* cos, const float* sin) noexcept;
+  void (*rope)(const RopeArgs& args) noexcept;
 
-  /// y[i] = silu(gate[i]) * up[i]; y may be gate or up. Element by element: any split gives the same bits.
-  void (*silu_mul)(const float* gate, const float* up, size_t n, float* y) noexcept;
+  // Up to `widen` a number depends on its own element alone: any split of a row gives the same bits. NaN stays NaN.
+
+  /// y[i] = activation(x[i]); y may be x.
+  void (*activate)(Activation activation, const float* x, size_t n, float* y) noexcept;
+
+  /// y[i] = activation(gate[i]) * up[i]; y may be gate or up. SwishClamped alone uses `clamp`, and is
+  ///   y[i] = activation(min(gate[i], clamp)) * (max(-clamp, min(up[i], clamp)) + 1).
+  void (*activate_mul)(Activation activation, float clamp, const float* gate, const float* up, size_t n,
+                       float* y) noexcept;
+
+  /// x[i] *= factor.
+  void (*scale)(float* x, float factor, size_t n) noexcept;
+
+  /// x[i] += factor * y[i], the product rounded before the sum.
+  void (*add_scaled)(float* x, const float* y, float factor, size_t n) noexcept;
+
+  /// x[i] = tanh(x[i] / cap) * cap, for cap > 0.
+  void (*cap)(float* x, float cap, size_t n) noexcept;
+
+  /// x[i] = the nearest number in [-limit, limit].
+  void (*clip)(float* x, float limit, size_t n) noexcept;
 
   /// x[i] += y[i].
   void (*add)(float* x, const float* y, size_t n) noexcept;

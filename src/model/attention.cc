@@ -142,12 +142,24 @@ void Attention::turn_heads(float* head, size_t n_heads, const Norm& norm, const 
   const size_t head_dim = heads.head_dim;
   if (norm.exists()) {
     for (size_t i = 0; i < n_heads; ++i)
-      kernels_.rms_norm(head + i * head_dim, norm.weight.data(), norm.eps, head_dim, head + i * head_dim);
+      kernels_.norm({.x = head + i * head_dim,
+                     .weight = norm.weight.data(),
+                     .bias = nullptr,
+                     .eps = norm.eps,
+                     .subtracts_mean = false,
+                     .n = head_dim,
+                     .y = head + i * head_dim});
   }
   const size_t n_pairs = spec_.rotations[heads.rotation].inverse_frequencies.size();
   if (n_pairs == 0) return;
   const Scratch::Rotation& rotation = scratch.rotations[heads.rotation];
-  kernels_.rope(head, n_heads, head_dim, rotation.cos + row * n_pairs, rotation.sin + row * n_pairs);
+  kernels_.rope({.x = head,
+                 .n_heads = n_heads,
+                 .head_stride = head_dim,
+                 .n_pairs = n_pairs,
+                 .neighbours = false,
+                 .cos = rotation.cos + row * n_pairs,
+                 .sin = rotation.sin + row * n_pairs});
 }
 
 void Attention::store_tile(const AttentionTile& tile, size_t index, const LayerWeights& layer,

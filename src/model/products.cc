@@ -32,7 +32,13 @@ void Products::pack_normalized(std::span<const float* const> rows, const Norm& n
   pack_rows(rows.size(), width, type, packed, [&](size_t begin, size_t end, size_t thread) noexcept {
     float* normalized = scratch.norm + thread * kernels_.pack_rows * width;
     for (size_t row = begin; row < end; ++row)
-      kernels_.rms_norm(rows[row], norm.weight.data(), norm.eps, width, normalized + (row - begin) * width);
+      kernels_.norm({.x = rows[row],
+                     .weight = norm.weight.data(),
+                     .bias = nullptr,
+                     .eps = norm.eps,
+                     .subtracts_mean = false,
+                     .n = width,
+                     .y = normalized + (row - begin) * width});
     return normalized;
   });
 }

@@ -158,14 +158,17 @@ TEST(KernelFingerprint, EveryKernelCounts) {
               };
             }));
   EXPECT_NE(before, changed([](auto& t) {
-              t.rms_norm = [](const float* x, const float* w, float e, size_t n, float* y) noexcept {
-                original->rms_norm(x, w, e * 2, n, y);
+              t.norm = [](const kernels::NormArgs& a) noexcept {
+                kernels::NormArgs other = a;
+                other.eps *= 2;
+                original->norm(other);
               };
             }));
   EXPECT_NE(before,
-            changed([](auto& t) { t.rope = [](float*, size_t, size_t, const float*, const float*) noexcept {}; }));
-  EXPECT_NE(before,
-            changed([](auto& t) { t.silu_mul = [](const float*, const float*, size_t, float*) noexcept {}; }));
+            changed([](auto& t) { t.rope = [](const kernels::RopeArgs&) noexcept {}; }));
+  EXPECT_NE(before, changed([](auto& t) {
+              t.activate_mul = [](kernels::Activation, float, const float*, const float*, size_t, float*) noexcept {};
+            }));
   EXPECT_NE(before, changed([](auto& t) { t.add = [](float*, const float*, size_t) noexcept {}; }));
   EXPECT_NE(before, changed([](auto& t) { t.store_kv = [](const kernels::StoreKvArgs&) noexcept {}; }));
   EXPECT_NE(before, changed([](auto& t) {

@@ -1,4 +1,4 @@
-// The gated half of a feed-forward layer in one call: the bits of matmul, silu_mul and pack.
+// The gated half of a feed-forward layer in one call: the bits of matmul, activate_mul and pack.
 #include "tests/kernels/product.h"
 
 namespace kvfork::kernels {
@@ -33,7 +33,7 @@ class Layer {
     EdgeArray<float> gate(n_rows_ * n_features_), up(n_rows_ * n_features_);
     table_.matmul(gate_.args(gate.data()));
     table_.matmul(up_.args(up.data()));
-    table_.silu_mul(gate.data(), up.data(), gate.size(), gate.data());
+    table_.activate_mul(Activation::Silu, 0, gate.data(), up.data(), gate.size(), gate.data());
     MatmulArgs down = down_.args(expected_.data());
     down.packed = packed_.data();
     table_.pack({.x = gate.data(),

@@ -75,7 +75,13 @@ TEST_P(Order, OfRmsNorm) {
     Random random(n);
     random.fill(x);
     random.fill(weight);
-    table().rms_norm(x.data(), weight.data(), kEps, n, y.data());
+    table().norm({.x = x.data(),
+                  .weight = weight.data(),
+                  .bias = nullptr,
+                  .eps = kEps,
+                  .subtracts_mean = false,
+                  .n = n,
+                  .y = y.data()});
     std::vector<float> lane(lanes());
     for (size_t i = 0; i < n; ++i) lane[i % lanes()] = multiply_add(x[i], x[i], lane[i % lanes()]);
     const float scale = 1 / std::sqrt(sum_lanes(lane) / static_cast<float>(n) + kEps);

@@ -13,6 +13,17 @@ reference::Row exact(const Array& x) {
   return values;
 }
 
+/// x normalized into y, RMS.
+NormArgs rms(const EdgeArray<float>& x, const EdgeArray<float>* weight, EdgeArray<float>& y) {
+  return {.x = x.data(),
+          .weight = weight ? weight->data() : nullptr,
+          .bias = nullptr,
+          .eps = 1e-6f,
+          .subtracts_mean = false,
+          .n = x.size(),
+          .y = y.data()};
+}
+
 class Rows : public EachSet {};
 
 TEST_P(Rows, RmsNormAgreesWithTwin) {
@@ -22,12 +33,12 @@ TEST_P(Rows, RmsNormAgreesWithTwin) {
     random.fill(x);
     random.fill(weight);
     const auto expected = reference::rms_norm(exact(x), exact(weight), 1e-6f);
-    table().rms_norm(x.data(), weight.data(), 1e-6f, n, y.data());
+    table().norm(rms(x, &weight, y));
     // The sum of squares has n / lanes + 4 roundings (twice without FMA), halved by the root; then five more.
     const double relative = (2.0 * static_cast<double>(n / lanes() + 5) / 2 + 5) * kEpsilon;
     for (size_t i = 0; i < n; ++i)
       ASSERT_TRUE(close_to(y[i], expected[i], relative * std::fabs(expected[i]))) << n << " " << i;
-    table().rms_norm(x.data(), weight.data(), 1e-6f, n, x.data());
+    table().norm(rms(x, &weight, x));
     EXPECT_TRUE(same_bits(x, y, n)) << "in place";
   }
 }
@@ -35,7 +46,7 @@ TEST_P(Rows, RmsNormAgreesWithTwin) {
 TEST_P(Rows, RmsNormOfZerosIsZero) {
   EdgeArray<float> x(20), weight(20), y(20);
   Random(1).fill(weight);
-  table().rms_norm(x.data(), weight.data(), 1e-6f, 20, y.data());
+  table().norm(rms(x, &weight, y));
   for (size_t i = 0; i < 20; ++i) EXPECT_EQ(y[i], 0.0f);
 }
 
@@ -48,7 +59,13 @@ TEST_P(Rows, RopeRoundsProductsAndSumsLikeTheReference) {
       random.fill(cos);
       random.fill(sin);
       std::memcpy(before.data(), x.data(), x.size() * sizeof(float));
-      table().rope(x.data(), n_heads, head_dim, cos.data(), sin.data());
+      table().rope({.x = x.data(),
+                    .n_heads = n_heads,
+                    .head_stride = head_dim,
+                    .n_pairs = head_dim / 2,
+                    .neighbours = false,
+                    .cos = cos.data(),
+                    .sin = sin.data()});
       const size_t half = head_dim / 2;
       for (size_t head = 0; head < n_heads; ++head) {
         reference::Row values;
@@ -74,7 +91,7 @@ TEST_P(Rows, SiluMulAgreesWithTwinInAnySplit) {
     Random random(n);
     random.fill(gate);
     random.fill(up);
-    table().silu_mul(gate.data(), up.data(), n, y.data());
+    table().activate_mul(Activation::Silu, 0, gate.data(), up.data(), n, y.data());
     for (size_t i = 0; i < n; ++i) {
       const double expected = reference::silu_mul(gate[i], up[i]);
       // exp to 2 ulp, a sum, a quotient, a product; where exp overflows the quotient is 0 and the exact value tiny.
@@ -82,16 +99,16 @@ TEST_P(Rows, SiluMulAgreesWithTwinInAnySplit) {
     }
     for (size_t i = 0; i < n;) {
       const size_t count = std::min(1 + random.below(21), n - i);
-      table().silu_mul(gate.data() + i, up.data() + i, count, split.data() + i);
+      table().activate_mul(Activation::Silu, 0, gate.data() + i, up.data() + i, count, split.data() + i);
       i += count;
     }
     EXPECT_TRUE(same_bits(split, y, n)) << n;
     EdgeArray<float> in_place(n);
     std::memcpy(in_place.data(), gate.data(), n * sizeof(float));
-    table().silu_mul(in_place.data(), up.data(), n, in_place.data());
+    table().activate_mul(Activation::Silu, 0, in_place.data(), up.data(), n, in_place.data());
     EXPECT_TRUE(same_bits(in_place, y, n));
     std::memcpy(in_place.data(), up.data(), n * sizeof(float));
-    table().silu_mul(gate.data(), in_place.data(), n, in_place.data());
+    table().activate_mul(Activation::Silu, 0, gate.data(), in_place.data(), n, in_place.data());
     EXPECT_TRUE(same_bits(in_place, y, n));
   }
 }
@@ -103,7 +120,7 @@ TEST_P(Rows, SiluMulAtTheEdges) {
     gate.set(i, gates[i]);
     up.set(i, 2.0f);
   }
-  table().silu_mul(gate.data(), up.data(), 6, y.data());
+  table().activate_mul(Activation::Silu, 0, gate.data(), up.data(), 6, y.data());
   EXPECT_EQ(y[0], 0.0f);
   EXPECT_EQ(y[1], 0.0f);
   EXPECT_EQ(y[2], INFINITY);

@@ -2,7 +2,7 @@
 // lie.
 //
 // Sums are [feature][column], and so are, in pairs of features, the tiles of packed activations (pack.h): no number
-// changes its lane between the two products. Every number is what matmul, silu_mul and pack would make of it.
+// changes its lane between the two products. Every number is what matmul, activate_mul and pack would make of it.
 #pragma once
 
 #include <immintrin.h>
@@ -32,16 +32,18 @@ inline char* packed_place(const GatedArgs& args, const Columns& columns, size_t 
 }
 
 /// 16 features of 16 rows become half a block of packed inputs.
-inline void pack_gated(const GatedArgs& args, const Columns& columns, size_t feature, size_t row,
+template <Activation kChosen>
+void pack_gated(const GatedArgs& args, const Columns& columns, size_t feature, size_t row,
                        const float (*gate)[kSumFloats], const float (*up)[kSumFloats]) {
   const size_t group_bytes = n_blocks(args.n_features) * kTileBytes, n_terms = columns.n_terms;
+  const __m512 clamp = Avx512::broadcast(args.clamp);
   char* out = packed_place(args, columns, row, feature);
   for (size_t place = 0; place < kWeightRows; place += 2, out += 64) {
     __m512i even[kMaxTerms] = {}, odd[kMaxTerms] = {};
     const auto make = [&](size_t i, __m512i(&terms)[kMaxTerms]) {
       if (feature + i >= args.gate.feature_end) return;
-      split_in_place(silu_times<Avx512>(result_of(args.gate, n_terms, feature + i, gate, i),
-                                        result_of(args.up, n_terms, feature + i, up, i)),
+      split_in_place(gated_by<Avx512, kChosen>(result_of(args.gate, n_terms, feature + i, gate, i),
+                                               result_of(args.up, n_terms, feature + i, up, i), clamp),
                      args.gate.rounding, terms);
     };
     make(place, even);
@@ -67,7 +69,9 @@ void multiply_gated(const GatedArgs& args, const Columns& columns) {
   T::configure();
   multiply_chunks<T, P>({args.gate, args.up}, columns, [&](const Chunk& chunk, size_t feature, PanelSums* sums) {
     for_tiles<P>(args.gate, columns, chunk, feature, [&](size_t tile, size_t group, size_t row, size_t at) {
-      pack_gated(args, columns, at, row, &sums[0][tile][group], &sums[1][tile][group]);
+      with_activation(args.activation, [&](auto tag) {
+        pack_gated<decltype(tag)::value>(args, columns, at, row, &sums[0][tile][group], &sums[1][tile][group]);
+      });
     });
   });
   T::release();

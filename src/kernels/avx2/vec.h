@@ -36,6 +36,10 @@ struct Avx2 {
   static Reg fma(Reg a, Reg b, Reg c) { return _mm256_fmadd_ps(a, b, c); }
   static Reg min(Reg a, Reg b) { return _mm256_min_ps(a, b); }
   static Reg max(Reg a, Reg b) { return _mm256_max_ps(a, b); }
+  static Reg copy_sign(Reg x, Reg sign) {
+    const __m256 bit = _mm256_set1_ps(-0.0f);
+    return _mm256_or_ps(_mm256_andnot_ps(bit, x), _mm256_and_ps(bit, sign));
+  }
   static Reg keep_first(Reg x, size_t n, Reg other) {
     return _mm256_blendv_ps(other, x, _mm256_castsi256_ps(first(n)));
   }
@@ -82,6 +86,12 @@ struct Avx2 {
   static void deinterleave(Reg a, Reg b, Reg* even, Reg* odd) {
     *even = in_order(_mm256_shuffle_ps(a, b, 0x88));
     *odd = in_order(_mm256_shuffle_ps(a, b, 0xdd));
+  }
+
+  static void interleave(Reg even, Reg odd, Reg* a, Reg* b) {
+    const __m256 low = _mm256_unpacklo_ps(even, odd), high = _mm256_unpackhi_ps(even, odd);
+    *a = _mm256_permute2f128_ps(low, high, 0x20);
+    *b = _mm256_permute2f128_ps(low, high, 0x31);
   }
 
   static float max_lane(Reg x) {

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/generic/activation.h"
 #include "kernels/generic/exp.h"
 #include "kernels/kernels.h"
 #include "kernels/scalar.h"
@@ -11,25 +12,64 @@
 namespace kvfork::kernels {
 namespace {
 
-template <class V>
-typename V::Reg silu_times(typename V::Reg gate, typename V::Reg up) {
-  const auto one = V::broadcast(1.0f);
-  const auto silu = V::div(gate, V::add(one, exp<V>(V::sub(V::zero(), gate))));
-  return V::mul(silu, up);
+/// y[i] = f(x[i]...), one vector after another; y may be any of them.
+template <class V, class F, class... X>
+void map(size_t n, float* y, const F& f, const X*... x) {
+  size_t i = 0;
+  for (; i + V::kLanes <= n; i += V::kLanes) V::store(y + i, f(V::load(x + i)...));
+  if (i < n) V::store_n(y + i, n - i, f(V::load_n(x + i, n - i)...));
 }
 
 template <class V>
-void silu_mul(const float* gate, const float* up, size_t n, float* y) noexcept {
-  size_t i = 0;
-  for (; i + V::kLanes <= n; i += V::kLanes) V::store(y + i, silu_times<V>(V::load(gate + i), V::load(up + i)));
-  if (i < n) V::store_n(y + i, n - i, silu_times<V>(V::load_n(gate + i, n - i), V::load_n(up + i, n - i)));
+void activate(Activation activation, const float* x, size_t n, float* y) noexcept {
+  using Reg = typename V::Reg;
+  with_activation(activation, [=](auto tag) {
+    map<V>(n, y, [](Reg a) { return activation_of<V, decltype(tag)::value>(a); }, x);
+  });
+}
+
+template <class V>
+void activate_mul(Activation activation, float clamp, const float* gate, const float* up, size_t n,
+                  float* y) noexcept {
+  using Reg = typename V::Reg;
+  const Reg bound = V::broadcast(clamp);
+  with_activation(activation, [=](auto tag) {
+    map<V>(n, y, [=](Reg a, Reg b) { return gated_by<V, decltype(tag)::value>(a, b, bound); }, gate, up);
+  });
 }
 
 template <class V>
 void add(float* x, const float* y, size_t n) noexcept {
-  size_t i = 0;
-  for (; i + V::kLanes <= n; i += V::kLanes) V::store(x + i, V::add(V::load(x + i), V::load(y + i)));
-  if (i < n) V::store_n(x + i, n - i, V::add(V::load_n(x + i, n - i), V::load_n(y + i, n - i)));
+  using Reg = typename V::Reg;
+  map<V>(n, x, [](Reg a, Reg b) { return V::add(a, b); }, x, y);
+}
+
+template <class V>
+void add_scaled(float* x, const float* y, float factor, size_t n) noexcept {
+  using Reg = typename V::Reg;
+  const Reg by = V::broadcast(factor);
+  map<V>(n, x, [=](Reg a, Reg b) { return V::add(a, V::mul(by, b)); }, x, y);
+}
+
+template <class V>
+void scale(float* x, float factor, size_t n) noexcept {
+  using Reg = typename V::Reg;
+  const Reg by = V::broadcast(factor);
+  map<V>(n, x, [=](Reg a) { return V::mul(a, by); }, x);
+}
+
+template <class V>
+void cap(float* x, float limit, size_t n) noexcept {
+  using Reg = typename V::Reg;
+  const Reg most = V::broadcast(limit);
+  map<V>(n, x, [=](Reg a) { return V::mul(tanh<V>(V::div(a, most)), most); }, x);
+}
+
+template <class V>
+void clip(float* x, float limit, size_t n) noexcept {
+  using Reg = typename V::Reg;
+  const Reg most = V::broadcast(limit), least = V::broadcast(-limit);
+  map<V>(n, x, [=](Reg a) { return V::max(least, V::min(most, a)); }, x);
 }
 
 template <class V>

@@ -67,7 +67,7 @@ void gated(const GatedArgs& args) noexcept {
     end = gate.feature_end - begin < at_a_time ? gate.feature_end : begin + at_a_time;
     multiply_part<Products>(gate, begin, end, y, weights_of(args.up, begin));
     multiply_part<Products>(args.up, begin, end, up, weights_of(gate, end));
-    silu_mul<V>(y, up, n_rows * (end - begin), y);
+    activate_mul<V>(args.activation, args.clamp, y, up, n_rows * (end - begin), y);
     Products::pack_inputs({.x = y,
                            .x_stride = end - begin,
                            .row_begin = gate.row_begin,

@@ -39,6 +39,10 @@ struct Portable {
   /// b where the two do not compare, so a NaN in b stays.
   static Reg min(Reg a, Reg b) { return a < b ? a : b; }
   static Reg max(Reg a, Reg b) { return a > b ? a : b; }
+  /// x with the sign of `sign`; of NaN too.
+  static Reg copy_sign(Reg x, Reg sign) {
+    return as_float((as_bits(x) & 0x7fffffffu) | (as_bits(sign) & 0x80000000u));
+  }
   /// x in the first n lanes, `other` in the rest.
   static Reg keep_first(Reg x, size_t n, Reg other) {
     const uint32_t count = static_cast<uint32_t>(n);
@@ -89,6 +93,12 @@ struct Portable {
   static void deinterleave(Reg a, Reg b, Reg* even, Reg* odd) {
     *even = Reg{a[0], a[2], b[0], b[2]};
     *odd = Reg{a[1], a[3], b[1], b[3]};
+  }
+
+  /// The reverse: a, b are the numbers of even and odd in turn.
+  static void interleave(Reg even, Reg odd, Reg* a, Reg* b) {
+    *a = Reg{even[0], odd[0], even[1], odd[1]};
+    *b = Reg{even[2], odd[2], even[3], odd[3]};
   }
 
   static float max_lane(Reg x) {
