@@ -1,7 +1,8 @@
 # The only file that holds -m flags. A kernel set is src/kernels/<set>/*.cc compiled with its flags; every
 # other file of the project is plain x86-64. Without errno a square root is one instruction, never a library call;
-# without exceptions no weak reference to their runtime is left in the objects.
-set(KVFORK_KERNEL_FLAGS -fno-math-errno -fno-exceptions)
+# without exceptions no weak reference to their runtime is left in the objects. A release is optimized for speed here even
+# where the rest is to compile fast (the preset `command`).
+set(KVFORK_KERNEL_FLAGS -fno-math-errno -fno-exceptions $<$<CONFIG:Release>:-O3>)
 set(KVFORK_FLAGS_portable ${KVFORK_KERNEL_FLAGS})
 set(KVFORK_FLAGS_avx2 ${KVFORK_KERNEL_FLAGS} -mavx2 -mfma -mf16c)
 set(KVFORK_FLAGS_avx512 ${KVFORK_KERNEL_FLAGS} -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl)

