@@ -1,3 +1,5 @@
+// Attention kernels against a twin in double precision, and a row's bits in any company.
+
 #include "tests/kernels/kernel_test.h"
 #include "tests/reference/kernels.h"
 

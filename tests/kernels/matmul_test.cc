@@ -1,114 +1,17 @@
+// Products against a twin in double precision, and a row's bits in any tile, chunk and range.
+
 #include <tuple>
 
 #include "tests/kernels/kernel_test.h"
+#include "tests/kernels/product.h"
 #include "tests/reference/kernels.h"
 
 namespace kvfork::kernels {
 namespace {
 
-constexpr Element kTypes[] = {Element::F32, Element::F16, Element::BF16};
-
 const char* type_name(Element type) {
   return type == Element::F32 ? "f32" : type == Element::F16 ? "f16" : "bf16";
 }
-
-/// A product with everything it reads and writes ending at unmapped pages.
-class Problem {
- public:
-  Problem(const KernelTable& table, Element type, size_t n_rows, size_t k, size_t n_features, size_t shift = 0)
-      : table_(table),
-        type_(type),
-        n_rows_(n_rows),
-        k_(k),
-        n_features_(n_features),
-        weight_(n_features * k * element_bytes(type), shift),
-        x_(n_rows * k),
-        bias_(n_features),
-        packed_(table.packed_bytes(n_rows, k, type)),
-        part_(table.packed_bytes(n_rows, k, type)),
-        weight_values_(n_features, reference::Row(k)) {
-    Random random(n_rows * 1000003 + k * 1009 + n_features);
-    random.fill(x_);
-    random.fill(bias_);
-    for (size_t f = 0; f < n_features; ++f) {
-      for (size_t i = 0; i < k; ++i) {
-        weight_values_[f][i] =
-            store_element(weight_.data() + (f * k + i) * element_bytes(type), type, random.next());
-      }
-    }
-    pack(Rounding::None);
-  }
-
-  void pack(Rounding rounding) {
-    rounding_ = rounding;
-    pack_rows(0, n_rows_, packed_.data());
-  }
-
-  MatmulArgs args(EdgeArray<float>& y) const {
-    return {.weight = weight_.data(),
-            .weight_type = type_,
-            .rounding = rounding_,
-            .packed = packed_.data(),
-            .n_rows = n_rows_,
-            .row_begin = 0,
-            .row_end = n_rows_,
-            .k = k_,
-            .feature_begin = 0,
-            .feature_end = n_features_,
-            .bias = bias_.data(),
-            .y = y.data(),
-            .y_stride = n_features_,
-            .workspace = make_workspace(table_)};
-  }
-  /// The product of some rows alone, packed anew.
-  MatmulArgs rows(size_t begin, size_t end, EdgeArray<float>& y) {
-    pack_rows(begin, end, part_.data());
-    MatmulArgs a = args(y);
-    a.packed = part_.data();
-    a.n_rows = a.row_end = end - begin;
-    return a;
-  }
-
-  float x(size_t row, size_t i) const { return x_[row * k_ + i]; }
-  void set_x(size_t row, size_t i, float value) { x_.set(row * k_ + i, value); }
-  void set_weight(size_t f, size_t i, float value) {
-    weight_values_[f][i] = store_element(weight_.data() + (f * k_ + i) * element_bytes(type_), type_, value);
-  }
-  /// Low bytes of `bits`, as many as the type has. `weight` does not learn of them.
-  void set_weight_bits(size_t f, size_t i, uint32_t bits) {
-    const size_t bytes = element_bytes(type_);
-    std::memcpy(weight_.data() + (f * k_ + i) * bytes, &bits, bytes);
-  }
-  reference::Row row(size_t row) const {
-    reference::Row values(k_);
-    for (size_t i = 0; i < k_; ++i) values[i] = x(row, i);
-    return values;
-  }
-  const reference::Row& weight(size_t f) const { return weight_values_[f]; }
-  float bias(size_t f) const { return bias_[f]; }
-
- private:
-  void pack_rows(size_t begin, size_t end, char* packed) {
-    table_.pack({.x = x_.data() + begin * k_,
-                 .x_stride = k_,
-                 .row_begin = 0,
-                 .row_end = end - begin,
-                 .n_rows = end - begin,
-                 .k = k_,
-                 .weight_type = type_,
-                 .rounding = rounding_,
-                 .packed = packed});
-  }
-
-  const KernelTable& table_;
-  Element type_;
-  Rounding rounding_ = Rounding::None;
-  size_t n_rows_, k_, n_features_;
-  EdgeArray<char> weight_;
-  EdgeArray<float> x_, bias_;
-  EdgeArray<char> packed_, part_;
-  std::vector<reference::Row> weight_values_;
-};
 
 class Matmul : public EachSet {
  protected:
@@ -127,18 +30,18 @@ class Matmul : public EachSet {
 TEST_P(Matmul, AgreesWithTwin) {
   const size_t ks[] = {0, 1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 257, 896, 1021, 2048, 4871};
   const std::pair<size_t, size_t> shapes[] = {{1, 1}, {1, 5}, {2, 3}, {3, 4}, {5, 7}, {6, 8}, {7, 9}, {13, 66}};
-  for (Element type : kTypes) {
+  for (Element type : kEveryType) {
     for (size_t k : ks) {
       for (auto [n_rows, n_features] : shapes) {
         SCOPED_TRACE(testing::Message()
                      << type_name(type) << " k " << k << " rows " << n_rows << " features " << n_features);
         const size_t shift = k % 3 == 0 ? 1 : 0;  // odd addresses
-        Problem problem(table(), type, n_rows, k, n_features, shift);
+        Product problem(table(), type, Rounding::None, {n_rows, k, n_features}, shift);
         EdgeArray<float> y(n_rows * n_features);
         table().matmul(problem.args(y));
         for (size_t r = 0; r < n_rows; ++r) {
           for (size_t f = 0; f < n_features; ++f) {
-            const auto exact = reference::dot(problem.row(r), problem.weight(f), problem.bias(f));
+            const auto exact = reference::dot(problem.row(r), problem.weights(f), problem.bias(f));
             ASSERT_TRUE(close_to(y[r * n_features + f], exact.value, tolerance(k, exact.magnitude)))
                 << r << " " << f;
           }
@@ -149,7 +52,7 @@ TEST_P(Matmul, AgreesWithTwin) {
 }
 
 TEST_P(Matmul, NoBiasIsNoAddition) {
-  Problem problem(table(), Element::BF16, 3, 100, 6);
+  Product problem(table(), Element::BF16, Rounding::None, {3, 100, 6});
   EdgeArray<float> y(18), without(18);
   MatmulArgs args = problem.args(without);
   args.bias = nullptr;
@@ -159,9 +62,9 @@ TEST_P(Matmul, NoBiasIsNoAddition) {
 }
 
 TEST_P(Matmul, RoundsActivationsToBf16) {
-  for (Element type : kTypes) {
+  for (Element type : kEveryType) {
     for (size_t k : {7, 31, 133, 896}) {
-      Problem problem(table(), type, 7, k, 6);
+      Product problem(table(), type, Rounding::None, {7, k, 6});
       problem.set_x(0, 0, bits_float(0x3f808000u));  // halfway: to even, down
       problem.set_x(0, 1, bits_float(0x3f818000u));  // halfway: to even, up
       problem.set_x(0, 2, bits_float(0x3f808001u));
@@ -174,7 +77,7 @@ TEST_P(Matmul, RoundsActivationsToBf16) {
       }
       for (size_t r = 0; r < 7; ++r) {
         for (size_t f = 0; f < 6; ++f) {
-          const auto exact = reference::dot(problem.row(r), problem.weight(f), problem.bias(f));
+          const auto exact = reference::dot(problem.row(r), problem.weights(f), problem.bias(f));
           ASSERT_TRUE(close_to(y[r * 6 + f], exact.value, tolerance(k, exact.magnitude))) << type_name(type) << k;
         }
       }
@@ -188,10 +91,10 @@ TEST_P(Matmul, RoundsActivationsToBf16) {
 /// Numbers that a split into shorter ones could lose: the largest and the smallest, and infinities, with every
 /// type.
 TEST_P(Matmul, KeepsExtremeActivations) {
-  for (Element type : kTypes) {
+  for (Element type : kEveryType) {
     for (float x : {3.4028235e38f, -3.4028235e38f, 1.1754944e-38f, bits_float(0x3f7fffffu), INFINITY, -INFINITY}) {
       for (size_t n_rows : {1, 7}) {
-        Problem problem(table(), type, n_rows, 40, 1);
+        Product problem(table(), type, Rounding::None, {n_rows, 40, 1});
         for (size_t i = 0; i < 40; ++i) problem.set_weight(0, i, i == 17 ? 1.0f : 0.5f);
         for (size_t r = 0; r < n_rows; ++r) {
           for (size_t i = 0; i < 40; ++i) problem.set_x(r, i, i == 17 ? x : 0.0f);
@@ -208,10 +111,10 @@ TEST_P(Matmul, KeepsExtremeActivations) {
 }
 
 TEST_P(Matmul, KeepsInfiniteWeights) {
-  for (Element type : kTypes) {
+  for (Element type : kEveryType) {
     for (Rounding rounding : {Rounding::None, Rounding::ToBF16}) {
       for (float infinity : {INFINITY, -INFINITY}) {
-        Problem problem(table(), type, 7, 40, 3);
+        Product problem(table(), type, Rounding::None, {7, 40, 3});
         const uint32_t bits = type == Element::F16 ? 0x7c00u | (infinity < 0 ? 0x8000u : 0u)
                                                    : float_bits(infinity) >> (type == Element::BF16 ? 16 : 0);
         problem.set_weight_bits(1, 17, bits);
@@ -231,7 +134,7 @@ TEST_P(Matmul, KeepsInfiniteWeights) {
 /// Weights are exact in every mode, denormal ones too, whatever terms a set takes them in.
 TEST_P(Matmul, EveryF16WeightIsExact) {
   constexpr size_t kPatterns = 65536;
-  Problem problem(table(), Element::F16, 1, 1, kPatterns);
+  Product problem(table(), Element::F16, Rounding::None, {1, 1, kPatterns});
   for (uint32_t bits = 0; bits < kPatterns; ++bits) problem.set_weight_bits(bits, 0, bits);
   for (Rounding rounding : {Rounding::None, Rounding::ToBF16}) {
     for (float x : {1.0f, -0x1p-60f}) {
@@ -250,7 +153,7 @@ TEST_P(Matmul, EveryF16WeightIsExact) {
 }
 
 TEST_P(Matmul, RoundingKeepsNanAndInfinity) {
-  Problem problem(table(), Element::F32, 2, 40, 1);
+  Product problem(table(), Element::F32, Rounding::None, {2, 40, 1});
   problem.set_x(0, 39, bits_float(0x7fffffffu));  // adding to these bits would carry into the sign
   problem.set_x(1, 17, INFINITY);
   problem.set_weight(0, 17, 1.0f);
@@ -268,17 +171,17 @@ TEST_P(Matmul, BitsDoNotDependOnRowsOrRanges) {
   };
   const Shape shapes[] = {{1, 29, 141},    {50, 115, 70},  {896, 37, 141},
                           {1030, 131, 35}, {2053, 15, 37}, {4864, 15, 37}};
-  for (Element type : kTypes) {
+  for (Element type : kEveryType) {
     for (Rounding rounding : {Rounding::None, Rounding::ToBF16}) {
       for (auto [k, n_rows, n_features] : shapes) {
         SCOPED_TRACE(testing::Message()
                      << type_name(type) << " k " << k << (rounding == Rounding::None ? "" : " rounded"));
-        Problem problem(table(), type, n_rows, k, n_features);
+        Product problem(table(), type, Rounding::None, {n_rows, k, n_features});
         problem.pack(rounding);
         EdgeArray<float> together(n_rows * n_features), alone(n_features), part(n_rows * n_features);
         table().matmul(problem.args(together));
         for (size_t r = 0; r < n_rows; ++r) {
-          table().matmul(problem.rows(r, r + 1, alone));
+          table().matmul(problem.rows(r, r + 1, alone.data()));
           ASSERT_TRUE(same_bits(alone, together.data() + r * n_features, n_features)) << "row " << r;
         }
         Random random(k);
@@ -291,8 +194,7 @@ TEST_P(Matmul, BitsDoNotDependOnRowsOrRanges) {
         ASSERT_TRUE(same_bits(part, together, n_rows * n_features)) << "split over features";
         for (size_t first = 0; first < n_rows;) {
           const size_t end = first + std::min(1 + random.below(9), n_rows - first);
-          MatmulArgs args = problem.rows(first, end, part);
-          args.y = part.data() + first * n_features;
+          MatmulArgs args = problem.rows(first, end, part.data() + first * n_features);
           first = end;
           table().matmul(args);
         }
@@ -303,7 +205,7 @@ TEST_P(Matmul, BitsDoNotDependOnRowsOrRanges) {
 }
 
 TEST_P(Matmul, ARowDoesNotSeeAnotherRowsNan) {
-  Problem problem(table(), Element::BF16, 9, 70, 11);
+  Product problem(table(), Element::BF16, Rounding::None, {9, 70, 11});
   EdgeArray<float> clean(99), dirty(99);
   table().matmul(problem.args(clean));
   for (size_t i = 0; i < 70; ++i) problem.set_x(4, i, std::nanf(""));
@@ -317,7 +219,7 @@ TEST_P(Matmul, ARowDoesNotSeeAnotherRowsNan) {
 }
 
 TEST_P(Matmul, WritesOnlyItsRange) {
-  Problem problem(table(), Element::F16, 7, 33, 20);
+  Product problem(table(), Element::F16, Rounding::None, {7, 33, 20});
   EdgeArray<float> y(7 * 20);
   for (size_t i = 0; i < y.size(); ++i) y.set(i, -7.0f);
   MatmulArgs args = problem.args(y);
@@ -338,7 +240,7 @@ TEST_P(Matmul, WritesOnlyItsRange) {
 }
 
 TEST_P(Matmul, PacksTheSameInRunsOfItsOwnSize) {
-  for (Element type : kTypes) {
+  for (Element type : kEveryType) {
     for (size_t n_rows : {1, 3, 5, 6, 16, 37}) {
       for (size_t k : {1, 31, 32, 33, 100, 1024, 2048}) {
         const size_t bytes = table().packed_bytes(n_rows, k, type);

@@ -1,9 +1,10 @@
-// A product of random numbers, for tests of its bits.
+// A product of random numbers, for tests of its values and bits.
 #pragma once
 
 #include <string>
 
 #include "tests/kernels/kernel_test.h"
+#include "tests/reference/kernels.h"
 
 namespace kvfork::kernels {
 
@@ -25,12 +26,13 @@ class Product {
     size_t n_rows, k, n_features;
   };
 
-  Product(const KernelTable& table, Element type, Rounding rounding, Shape shape)
+  /// The weights lie `shift` bytes beside an aligned address.
+  Product(const KernelTable& table, Element type, Rounding rounding, Shape shape, size_t shift = 0)
       : table_(table),
         type_(type),
         rounding_(rounding),
         shape_(shape),
-        weight_(shape.n_features * shape.k * element_bytes(type)),
+        weight_(shape.n_features * shape.k * element_bytes(type), shift),
         x_(shape.n_rows * shape.k),
         bias_(shape.n_features),
         packed_(table.packed_bytes(shape.n_rows, shape.k, type)),
@@ -40,7 +42,13 @@ class Product {
     random.fill(bias_);
     for (size_t i = 0; i < shape.n_features * shape.k; ++i)
       store_element(weight_.data() + i * element_bytes(type), type, random.next());
-    pack(0, shape.n_rows, packed_.data());
+    pack(rounding);
+  }
+
+  /// Packs the activations as they are now.
+  void pack(Rounding rounding) {
+    rounding_ = rounding;
+    pack_rows(0, shape_.n_rows, packed_.data());
   }
 
   std::string name() const {
@@ -51,6 +59,7 @@ class Product {
            std::to_string(shape_.n_rows) + " features " + std::to_string(shape_.n_features);
   }
 
+  MatmulArgs args(EdgeArray<float>& y) const { return args(y.data()); }
   MatmulArgs args(float* y) const {
     return {.weight = weight_.data(),
             .weight_type = type_,
@@ -69,7 +78,7 @@ class Product {
   }
   /// Of rows [begin, end) alone, packed anew; y is where the first of them goes.
   MatmulArgs rows(size_t begin, size_t end, float* y) {
-    pack(begin, end, part_.data());
+    pack_rows(begin, end, part_.data());
     MatmulArgs part = args(y);
     part.packed = part_.data();
     part.n_rows = part.row_end = end - begin;
@@ -85,9 +94,29 @@ class Product {
     return load_element(weight_.data() + (feature * shape_.k + i) * element_bytes(type_), type_);
   }
   float bias(size_t feature) const { return bias_[feature]; }
+  reference::Row row(size_t row) const {
+    reference::Row values(shape_.k);
+    for (size_t i = 0; i < shape_.k; ++i) values[i] = x(row, i);
+    return values;
+  }
+  reference::Row weights(size_t feature) const {
+    reference::Row values(shape_.k);
+    for (size_t i = 0; i < shape_.k; ++i) values[i] = weight(feature, i);
+    return values;
+  }
+
+  void set_x(size_t row, size_t i, float value) { x_.set(row * shape_.k + i, value); }
+  void set_weight(size_t feature, size_t i, float value) {
+    store_element(weight_.data() + (feature * shape_.k + i) * element_bytes(type_), type_, value);
+  }
+  /// Low bytes of `bits`, as many as the type has.
+  void set_weight_bits(size_t feature, size_t i, uint32_t bits) {
+    const size_t bytes = element_bytes(type_);
+    std::memcpy(weight_.data() + (feature * shape_.k + i) * bytes, &bits, bytes);
+  }
 
  private:
-  void pack(size_t begin, size_t end, char* packed) {
+  void pack_rows(size_t begin, size_t end, char* packed) {
     table_.pack({.x = x_.data() + begin * shape_.k,
                  .x_stride = shape_.k,
                  .row_begin = 0,

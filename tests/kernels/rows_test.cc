@@ -1,3 +1,5 @@
+// Kernels over rows (norm, rotation, gate, sum, widening) against twins.
+
 #include "tests/kernels/kernel_test.h"
 #include "tests/reference/kernels.h"
 

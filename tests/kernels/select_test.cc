@@ -1,3 +1,5 @@
+// The list of kernel sets against what the system says of the processor; complete tables; the comparators.
+
 #include "kernels/select.h"
 
 #include <algorithm>

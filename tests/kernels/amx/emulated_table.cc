@@ -1,3 +1,5 @@
+// The set `amx` on emulated tiles, for machines without AMX.
+
 #include "tests/kernels/amx/emulated_table.h"
 
 #include "kernels/amx/table.h"
