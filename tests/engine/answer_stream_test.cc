@@ -1,3 +1,5 @@
+// Answer streams: stop strings against a slow definition of where an answer ends.
+
 #include "kvfork/answer_stream.h"
 
 #include <gtest/gtest.h>

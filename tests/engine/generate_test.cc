@@ -1,3 +1,5 @@
+// The sampler's distributions, and the ends of a generation.
+
 #include "kvfork/generate.h"
 
 #include <gtest/gtest.h>

@@ -2,22 +2,29 @@
 // ids and logits are those of one call from position 0.
 //
 // KVFORK_PROPERTY_CASES sets the number of cases (default 600), KVFORK_PROPERTY_SEED the first one's seed (default
-// 1); a case depends on its seed alone.
+// 1); a case depends on its seed alone. KVFORK_PROPERTY_SECONDS ends the test earlier, KVFORK_PROPERTY_SET names
+// the only kernel set, and KVFORK_PROPERTY_DISTURB=1 mixes in calls that a callback or refused memory ends, under
+// another floating-point environment; scripts/soak uses all of them.
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "kvfork/batch.h"
 #include "kvfork/context.h"
+#include "kvfork/error.h"
 #include "kvfork/fork.h"
 #include "kvfork/generate.h"
 #include "kvfork/model.h"
+#include "tests/support/disturbance.h"
 #include "tests/support/each_setup.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
@@ -35,7 +42,11 @@ uint64_t number_from(const char* variable, uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
+size_t n_comparisons = 0;   // of logits at one position, and of ids of an answer
+size_t n_disturbances = 0;  // calls that were left by a throw
+
 bool same_bits(std::span<const float> a, std::span<const float> b) {
+  ++n_comparisons;
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
 }
 
@@ -113,6 +124,8 @@ std::vector<World> make_worlds(const test::TempDir& dir) {
     std::filesystem::create_directory(folder);
     test::write_tiny_model(folder, shapes[i]);
     for (const auto& setup : test::each_setup()) {
+      const char* only = std::getenv("KVFORK_PROPERTY_SET");
+      if (only != nullptr && setup.kernel_set != only) continue;
       World world{.name = shapes[i].family + " " + shapes[i].dtype + " " + setup.name(), .models = {}};
       for (size_t n = 1; n <= kMaxThreads; ++n) world.models.push_back(Model::open(folder, setup.options(n)));
       worlds.push_back(std::move(world));
@@ -139,6 +152,7 @@ Truth find_truth(const Model& model, const Ids& ids, GenerateOptions options) {
 }
 
 void expect_equal(const Generation& found, const Generation& truth, const char* how) {
+  n_comparisons += truth.ids.size();
   EXPECT_EQ(found.ids, truth.ids) << how;
   EXPECT_EQ(found.stop, truth.stop) << how;
   EXPECT_EQ(found.logit_fingerprints, truth.logit_fingerprints) << how;
@@ -190,6 +204,51 @@ class Case {
   }
 
   void step(Fork& fork, size_t n) {
+    const size_t end = fork.size() + n;
+    std::optional<test::ChangedFloatingPoint> changed;
+    if (disturbs_ && random_.one_in(3)) changed.emplace(static_cast<unsigned>(random_.between(0, 3)));
+    if (disturbs_ && random_.one_in(3)) disturb(fork, n);
+    if (fork.size() < end) append(fork, end - fork.size());
+  }
+
+  // One call that a throw may end: of a callback, or because the system refuses memory. Whatever the fork holds
+  // then must be right, and it must go on from there.
+  void disturb(Fork& fork, size_t n) {
+    const size_t first = fork.size();
+    const auto part = std::span<const int32_t>(ids_).subspan(first, n);
+    size_t n_before = random_.between(0, 2);
+    const auto throw_in_turn = [&n_before] {
+      if (n_before-- == 0) throw test::Disturbance();
+    };
+    try {
+      switch (random_.between(0, 2)) {
+        case 0:
+          fork.append(part, [&](size_t) { throw_in_turn(); });
+          break;
+        case 1:
+          fork.append_scored(part, [&](size_t, std::span<const float>) { throw_in_turn(); });
+          break;
+        default:
+          append_without_memory(fork, part);
+      }
+    } catch (const test::Disturbance&) {
+      ++n_disturbances;
+    } catch (const Error& error) {
+      ++n_disturbances;
+      EXPECT_EQ(error.code(), ErrorCode::Limit) << error.what();
+    }
+    EXPECT_GE(fork.size(), first);
+    EXPECT_LE(fork.size(), first + n);
+    if (fork.size() == first) return;  // whether it has logits depends on where it began
+    EXPECT_TRUE(same_bits(fork.logits(), row(fork.size()))) << "after a throw at " << fork.size();
+  }
+
+  static void append_without_memory(Fork& fork, std::span<const int32_t> part) {
+    const test::RefusedMemory refused;
+    fork.append(part);
+  }
+
+  void append(Fork& fork, size_t n) {
     const size_t first = fork.size();
     const auto part = std::span<const int32_t>(ids_).subspan(first, n);
     if (random_.one_in(2)) {
@@ -197,6 +256,7 @@ class Case {
     } else {
       fork.append_scored(part, [&](size_t, std::span<const float> rows) {
         const size_t at = scored_ * world_.vocab_size();
+        n_comparisons += rows.size() / world_.vocab_size() - 1;
         EXPECT_TRUE(same_bits(rows, std::span(truth_.rows).subspan(first * world_.vocab_size() + at, rows.size())))
             << "scored call of " << n << " from " << first;
         scored_ += rows.size() / world_.vocab_size();
@@ -256,6 +316,7 @@ class Case {
   GenerateOptions options_;
   Truth truth_;
   size_t scored_ = 0;  // rows of the scored call at hand
+  const bool disturbs_ = number_from("KVFORK_PROPERTY_DISTURB", 0) != 0;
 };
 
 TEST(Property, SplitsNestsBatchesSeedsAndThreadsChangeNoBit) {
@@ -265,12 +326,17 @@ TEST(Property, SplitsNestsBatchesSeedsAndThreadsChangeNoBit) {
   const std::vector<World> worlds = make_worlds(dir);
   const uint64_t n_cases = number_from("KVFORK_PROPERTY_CASES", 600);
   const uint64_t first_seed = number_from("KVFORK_PROPERTY_SEED", 1);
-  for (uint64_t seed = first_seed; seed < first_seed + n_cases; ++seed) {
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::seconds(number_from("KVFORK_PROPERTY_SECONDS", 1'000'000));
+  uint64_t seed = first_seed;
+  for (; seed < first_seed + n_cases && std::chrono::steady_clock::now() < end; ++seed) {
     const World& world = worlds[seed % worlds.size()];
     SCOPED_TRACE(world.name + ", KVFORK_PROPERTY_SEED=" + std::to_string(seed) + " KVFORK_PROPERTY_CASES=1");
     Case(world, seed, scratch_file).run();
     if (testing::Test::HasFailure()) return;
   }
+  std::printf("%llu cases, %zu comparisons, %zu calls left by a throw\n",
+              static_cast<unsigned long long>(seed - first_seed), n_comparisons, n_disturbances);
 }
 
 }  // namespace

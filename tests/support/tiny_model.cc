@@ -1,3 +1,5 @@
+// Writes small random-weight checkpoints for tests.
+
 #include "tests/support/tiny_model.h"
 
 #include <cmath>
