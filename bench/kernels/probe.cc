@@ -1,3 +1,5 @@
+// Measures the machine's ceilings: bytes read per second, products per second in registers and on tiles, clock.
+
 #include "bench/kernels/probe.h"
 
 #include <immintrin.h>

@@ -1,3 +1,5 @@
+// Parses JSON with simdjson and says where a text that it refuses breaks the rules.
+
 #include "base/json.h"
 
 #include <algorithm>

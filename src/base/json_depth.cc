@@ -1,3 +1,5 @@
+// Counts how deep the brackets of a JSON text nest, without parsing it.
+
 #include "base/json_depth.h"
 
 namespace kvfork::base {

@@ -1,3 +1,5 @@
+// The names and sizes of safetensors' element types, and the number of elements of a shape.
+
 #include "checkpoint/dtype.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// Parses generation_config.json and refuses by name what would change greedy output.
+
 #include "checkpoint/generation_config.h"
 
 #include <array>

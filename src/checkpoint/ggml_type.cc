@@ -1,3 +1,5 @@
+// The table of GGUF's tensor types and the function that dequantizes each.
+
 #include "checkpoint/ggml_type.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Reads GGUF files: metadata, tensor infos and the parts of a split file, each held against the file's end.
+
 #include "checkpoint/gguf.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Reads the fields of one JSON object with their types, and words the errors.
+
 #include "checkpoint/json_fields.h"
 
 #include <limits>

@@ -1,3 +1,5 @@
+// Reads the header of a safetensors file and checks that the tensors fill the buffer exactly.
+
 #include "checkpoint/safetensors.h"
 
 #include <algorithm>

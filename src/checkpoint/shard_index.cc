@@ -1,3 +1,5 @@
+// Parses model.safetensors.index.json and refuses names of shards that leave the folder.
+
 #include "checkpoint/shard_index.h"
 
 #include "base/error.h"

@@ -1,3 +1,5 @@
+// Asks the processor and the operating system which kernel sets can run.
+
 #include "kernels/cpu_features.h"
 
 #include <cpuid.h>

@@ -1,3 +1,5 @@
+// The list of the kernel sets that were built, and those of them that this machine runs.
+
 #include "kernels/select.h"
 
 #include <array>

@@ -1,3 +1,5 @@
+// The memory of keys and values: blocks that a sealed prefix shares and a private tail that grows.
+
 #include "model/kv_cache.h"
 
 #include <algorithm>

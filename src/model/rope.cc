@@ -1,3 +1,5 @@
+// Computes the cosine and sine of each position with code of its own, so that their bits are the same everywhere.
+
 #include "model/rope.h"
 
 #include <cmath>

@@ -1,3 +1,5 @@
+// The checksum against its definition in docs/cache-file.md.
+
 #include "base/checksum.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// Mapped files and memory regions: moves, protection, and errors that name the path.
+
 #include <gtest/gtest.h>
 
 #include <cstring>

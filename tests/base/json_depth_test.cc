@@ -1,3 +1,5 @@
+// The count of nested brackets in a JSON text.
+
 #include "base/json_depth.h"
 
 #include <gtest/gtest.h>

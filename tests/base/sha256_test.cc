@@ -1,3 +1,5 @@
+// SHA-256 against published digests, whole and in pieces.
+
 #include "base/sha256.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// The thread pool: each item runs once, shares are taken over, and threads wake up.
+
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>

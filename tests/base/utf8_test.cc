@@ -1,3 +1,5 @@
+// UTF-8: code points, the first ill-formed byte, and replacement as Python does it.
+
 #include "base/utf8.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// Whole checkpoints: the golden ones open, and what does not fit together is refused by name.
+
 #include "checkpoint/checkpoint.h"
 
 #include <gtest/gtest.h>

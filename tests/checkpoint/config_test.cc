@@ -1,3 +1,5 @@
+// config.json: fields, defaults of each family, and refusals of what would change the result.
+
 #include "checkpoint/config.h"
 
 #include <gtest/gtest.h>

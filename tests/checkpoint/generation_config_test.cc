@@ -1,3 +1,5 @@
+// generation_config.json: what is read, what is neutral, and what is refused.
+
 #include "checkpoint/generation_config.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// GGUF files, sound and hostile, and dequantization against the values of the gguf package.
+
 #include "checkpoint/gguf.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// safetensors files, sound and hostile.
+
 #include "checkpoint/safetensors.h"
 
 #include <gtest/gtest.h>

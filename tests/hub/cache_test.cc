@@ -1,3 +1,5 @@
+// The shared huggingface cache: layout, locks, digests and partial downloads.
+
 #include "hub/cache.h"
 
 #include <fcntl.h>

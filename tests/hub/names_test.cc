@@ -1,3 +1,5 @@
+// Hub ids, revisions, file names and ETags.
+
 #include "hub/names.h"
 
 #include <gtest/gtest.h>

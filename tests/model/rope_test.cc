@@ -1,3 +1,5 @@
+// Sine and cosine against the C library in extended precision.
+
 #include "model/rope.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// Regular expressions of tokenizers as the tokenizers package finds them.
+
 #include "tokenizer/regex.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// Whole tokenizers: ids, decoded text, streams, threads and hostile files.
+
 #include "kvfork/tokenizer.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// The kernel set `amx`: products and attention on tiles, everything else as in `avx512`.
+
 #include "kernels/amx/table.h"
 
 #include "kernels/amx/tiles.h"

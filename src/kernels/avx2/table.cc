@@ -1,3 +1,5 @@
+// The kernel set `avx2`: the kernels of generic/ compiled for AVX2 with FMA.
+
 #include "kernels/generic/table.h"
 
 #include "kernels/avx2/vec.h"

@@ -1,3 +1,5 @@
+// The kernel set `avx512`: the kernels of generic/ compiled for AVX-512.
+
 #include "kernels/generic/table.h"
 
 #include "kernels/avx512/vec.h"

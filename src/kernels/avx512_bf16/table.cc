@@ -1,3 +1,5 @@
+// The kernel set `avx512_bf16`: `avx512` with products of bfloat16 pairs.
+
 #include "kernels/generic/table.h"
 
 #include "kernels/avx512_bf16/vec.h"

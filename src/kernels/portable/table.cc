@@ -1,3 +1,5 @@
+// The kernel set `portable`: plain C++, the specification that other sets are tested against.
+
 #include "kernels/generic/table.h"
 
 #include "kernels/portable/vec.h"
