@@ -242,8 +242,7 @@ void rope(benchmark::State& state, const KernelTable& table) {
   state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * x.size()));
 }
 
-void activate_mul(benchmark::State& state, const KernelTable& table,
-                  Activation activation) {
+void activate_mul(benchmark::State& state, const KernelTable& table, Activation activation) {
   const auto gate = numbers(4864), up = numbers(4864);
   std::vector<float> y(4864);
   for (auto _ : state) {

@@ -164,10 +164,10 @@ TEST(KernelFingerprint, EveryKernelCounts) {
                 original->norm(other);
               };
             }));
-  EXPECT_NE(before,
-            changed([](auto& t) { t.rope = [](const kernels::RopeArgs&) noexcept {}; }));
+  EXPECT_NE(before, changed([](auto& t) { t.rope = [](const kernels::RopeArgs&) noexcept {}; }));
   EXPECT_NE(before, changed([](auto& t) {
-              t.activate_mul = [](kernels::Activation, float, const float*, const float*, size_t, float*) noexcept {};
+              t.activate_mul = [](kernels::Activation, float, const float*, const float*, size_t, float*) noexcept {
+              };
             }));
   EXPECT_NE(before, changed([](auto& t) { t.add = [](float*, const float*, size_t) noexcept {}; }));
   EXPECT_NE(before, changed([](auto& t) { t.store_kv = [](const kernels::StoreKvArgs&) noexcept {}; }));

@@ -17,8 +17,10 @@ constexpr Types kTypes[] = {
 /// All of a layer's feed-forward products over n_rows rows, and what comes of them in either way.
 class Layer {
  public:
-  Layer(const KernelTable& table, Types types, Rounding rounding, size_t n_rows, size_t k, size_t n_features)
+  Layer(const KernelTable& table, Types types, Rounding rounding, size_t n_rows, size_t k, size_t n_features,
+        Activation activation = Activation::Silu)
       : table_(table),
+        activation_(activation),
         types_(types),
         n_rows_(n_rows),
         n_features_(n_features),
@@ -28,12 +30,12 @@ class Layer {
 
   std::string name() const { return gate_.name() + " out of " + down_.name(); }
 
-  /// down(silu(gate) * up), each step by itself.
+  /// down(activation(gate) * up), each step by itself.
   EdgeArray<float>& by_parts() {
     EdgeArray<float> gate(n_rows_ * n_features_), up(n_rows_ * n_features_);
     table_.matmul(gate_.args(gate.data()));
     table_.matmul(up_.args(up.data()));
-    table_.activate_mul(Activation::Silu, 0, gate.data(), up.data(), gate.size(), gate.data());
+    table_.activate_mul(activation_, kClamp, gate.data(), up.data(), gate.size(), gate.data());
     MatmulArgs down = down_.args(expected_.data());
     down.packed = packed_.data();
     table_.pack({.x = gate.data(),
@@ -56,7 +58,9 @@ class Layer {
                    .up = up_.args(nullptr),
                    .n_features = n_features_,
                    .out_type = types_.out,
-                   .packed = packed_.data()};
+                   .packed = packed_.data(),
+                   .activation = activation_,
+                   .clamp = kClamp};
     for (size_t row = 0; row < n_rows_; row += chunk_rows) {
       for (size_t end = (n_features_ + range - 1) / range * range; end > 0; end -= range) {
         for (MatmulArgs* part : {&args.gate, &args.up}) {
@@ -76,7 +80,9 @@ class Layer {
 
  private:
   static constexpr size_t kOut = 19;
+  static constexpr float kClamp = 0.5f;
   const KernelTable& table_;
+  Activation activation_;
   Types types_;
   size_t n_rows_, n_features_;
   Product gate_, up_, down_;
@@ -97,6 +103,23 @@ TEST_P(Gated, HasTheBitsOfItsParts) {
           const size_t n = table().range_features;
           ASSERT_TRUE(same_bits(layer.in_one(1024, round_up(n_features, n)), expected, expected.size()));
           ASSERT_TRUE(same_bits(layer.in_one(32, n), expected, expected.size())) << "in ranges";
+        }
+      }
+    }
+  }
+}
+
+/// Few rows, and enough for a panel of tiles.
+TEST_P(Gated, HasTheBitsOfItsPartsForEveryActivation) {
+  for (Activation activation : {Activation::Gelu, Activation::GeluTanh, Activation::Relu, Activation::ReluSquared,
+                                Activation::SwishClamped}) {
+    for (const Types& types : {kTypes[0], kTypes[1], kTypes[2]}) {
+      for (Rounding rounding : kEveryRounding) {
+        for (size_t n_rows : {3, 100}) {
+          Layer layer(table(), types, rounding, n_rows, 70, 77, activation);
+          SCOPED_TRACE(layer.name() + " activation " + std::to_string(static_cast<int>(activation)));
+          const EdgeArray<float>& expected = layer.by_parts();
+          ASSERT_TRUE(same_bits(layer.in_one(1024, table().range_features * 3), expected, expected.size()));
         }
       }
     }

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "kernels/kernels.h"
+
 namespace kvfork::reference {
 
 using Row = std::vector<double>;
@@ -23,27 +25,53 @@ inline Product dot(const Row& x, const Row& weight, double bias) {
   return sum;
 }
 
-inline Row rms_norm(const Row& x, const Row& weight, double eps) {
-  double squares = 0;
-  for (double v : x) squares += v * v;
-  const double scale = 1 / std::sqrt(squares / static_cast<double>(x.size()) + eps);
+/// Empty weight or bias: there is none.
+inline Row norm(const Row& x, const Row& weight, const Row& bias, double eps, bool subtracts_mean) {
+  const double n = static_cast<double>(x.size());
+  double mean = 0, squares = 0;
+  for (double v : x) mean += subtracts_mean ? v / n : 0;
+  for (double v : x) squares += (v - mean) * (v - mean);
+  const double scale = 1 / std::sqrt(squares / n + eps);
   Row y(x.size());
-  for (size_t i = 0; i < x.size(); ++i) y[i] = weight[i] * x[i] * scale;
-  return y;
-}
-
-inline Row rope(const Row& head, const Row& cos, const Row& sin) {
-  const size_t half = head.size() / 2;
-  Row y = head;
-  for (size_t i = 0; i < half; ++i) {
-    y[i] = head[i] * cos[i] - head[i + half] * sin[i];
-    y[i + half] = head[i + half] * cos[i] + head[i] * sin[i];
+  for (size_t i = 0; i < x.size(); ++i) {
+    y[i] = (x[i] - mean) * scale * (weight.empty() ? 1 : weight[i]) + (bias.empty() ? 0 : bias[i]);
   }
   return y;
 }
 
-inline double silu_mul(double gate, double up) {
-  return gate / (1 + std::exp(-gate)) * up;
+inline Row rope(const Row& head, const Row& cos, const Row& sin, bool neighbours) {
+  const size_t n_pairs = cos.size();
+  Row y = head;
+  for (size_t i = 0; i < n_pairs; ++i) {
+    const size_t a = neighbours ? 2 * i : i, b = neighbours ? 2 * i + 1 : i + n_pairs;
+    y[a] = head[a] * cos[i] - head[b] * sin[i];
+    y[b] = head[b] * cos[i] + head[a] * sin[i];
+  }
+  return y;
+}
+
+inline double activation(kernels::Activation activation, double x) {
+  const double kPi = std::acos(-1.0);
+  switch (activation) {
+    case kernels::Activation::Silu:
+      return x / (1 + std::exp(-x));
+    case kernels::Activation::Gelu:
+      return x / 2 * std::erfc(-x / std::sqrt(2.0));
+    case kernels::Activation::GeluTanh:
+      return x / 2 * (1 + std::tanh(std::sqrt(2 / kPi) * (x + 0.044715 * x * x * x)));
+    case kernels::Activation::Relu:
+      return std::fmax(x, 0);
+    case kernels::Activation::ReluSquared:
+      return std::fmax(x, 0) * std::fmax(x, 0);
+    case kernels::Activation::SwishClamped:
+      return x / (1 + std::exp(-1.702 * x));
+  }
+  return std::nan("");
+}
+
+inline double gated(kernels::Activation chosen, double clamp, double gate, double up) {
+  if (chosen != kernels::Activation::SwishClamped) return activation(chosen, gate) * up;
+  return activation(chosen, std::fmin(gate, clamp)) * (std::fmax(-clamp, std::fmin(up, clamp)) + 1);
 }
 
 struct Attention {

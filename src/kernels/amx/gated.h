@@ -34,7 +34,7 @@ inline char* packed_place(const GatedArgs& args, const Columns& columns, size_t 
 /// 16 features of 16 rows become half a block of packed inputs.
 template <Activation kChosen>
 void pack_gated(const GatedArgs& args, const Columns& columns, size_t feature, size_t row,
-                       const float (*gate)[kSumFloats], const float (*up)[kSumFloats]) {
+                const float (*gate)[kSumFloats], const float (*up)[kSumFloats]) {
   const size_t group_bytes = n_blocks(args.n_features) * kTileBytes, n_terms = columns.n_terms;
   const __m512 clamp = Avx512::broadcast(args.clamp);
   char* out = packed_place(args, columns, row, feature);

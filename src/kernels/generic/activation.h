@@ -16,12 +16,18 @@ struct ActivationTag {
 template <class F>
 void with_activation(Activation activation, const F& f) {
   switch (activation) {
-    case Activation::Silu: return f(ActivationTag<Activation::Silu>());
-    case Activation::Gelu: return f(ActivationTag<Activation::Gelu>());
-    case Activation::GeluTanh: return f(ActivationTag<Activation::GeluTanh>());
-    case Activation::Relu: return f(ActivationTag<Activation::Relu>());
-    case Activation::ReluSquared: return f(ActivationTag<Activation::ReluSquared>());
-    case Activation::SwishClamped: return f(ActivationTag<Activation::SwishClamped>());
+    case Activation::Silu:
+      return f(ActivationTag<Activation::Silu>());
+    case Activation::Gelu:
+      return f(ActivationTag<Activation::Gelu>());
+    case Activation::GeluTanh:
+      return f(ActivationTag<Activation::GeluTanh>());
+    case Activation::Relu:
+      return f(ActivationTag<Activation::Relu>());
+    case Activation::ReluSquared:
+      return f(ActivationTag<Activation::ReluSquared>());
+    case Activation::SwishClamped:
+      return f(ActivationTag<Activation::SwishClamped>());
   }
 }
 

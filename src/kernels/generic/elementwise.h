@@ -24,7 +24,8 @@ template <class V>
 void activate(Activation activation, const float* x, size_t n, float* y) noexcept {
   using Reg = typename V::Reg;
   with_activation(activation, [=](auto tag) {
-    map<V>(n, y, [](Reg a) { return activation_of<V, decltype(tag)::value>(a); }, x);
+    map<V>(
+        n, y, [](Reg a) { return activation_of<V, decltype(tag)::value>(a); }, x);
   });
 }
 
@@ -34,42 +35,48 @@ void activate_mul(Activation activation, float clamp, const float* gate, const f
   using Reg = typename V::Reg;
   const Reg bound = V::broadcast(clamp);
   with_activation(activation, [=](auto tag) {
-    map<V>(n, y, [=](Reg a, Reg b) { return gated_by<V, decltype(tag)::value>(a, b, bound); }, gate, up);
+    map<V>(
+        n, y, [=](Reg a, Reg b) { return gated_by<V, decltype(tag)::value>(a, b, bound); }, gate, up);
   });
 }
 
 template <class V>
 void add(float* x, const float* y, size_t n) noexcept {
   using Reg = typename V::Reg;
-  map<V>(n, x, [](Reg a, Reg b) { return V::add(a, b); }, x, y);
+  map<V>(
+      n, x, [](Reg a, Reg b) { return V::add(a, b); }, x, y);
 }
 
 template <class V>
 void add_scaled(float* x, const float* y, float factor, size_t n) noexcept {
   using Reg = typename V::Reg;
   const Reg by = V::broadcast(factor);
-  map<V>(n, x, [=](Reg a, Reg b) { return V::add(a, V::mul(by, b)); }, x, y);
+  map<V>(
+      n, x, [=](Reg a, Reg b) { return V::add(a, V::mul(by, b)); }, x, y);
 }
 
 template <class V>
 void scale(float* x, float factor, size_t n) noexcept {
   using Reg = typename V::Reg;
   const Reg by = V::broadcast(factor);
-  map<V>(n, x, [=](Reg a) { return V::mul(a, by); }, x);
+  map<V>(
+      n, x, [=](Reg a) { return V::mul(a, by); }, x);
 }
 
 template <class V>
 void cap(float* x, float limit, size_t n) noexcept {
   using Reg = typename V::Reg;
   const Reg most = V::broadcast(limit);
-  map<V>(n, x, [=](Reg a) { return V::mul(tanh<V>(V::div(a, most)), most); }, x);
+  map<V>(
+      n, x, [=](Reg a) { return V::mul(tanh<V>(V::div(a, most)), most); }, x);
 }
 
 template <class V>
 void clip(float* x, float limit, size_t n) noexcept {
   using Reg = typename V::Reg;
   const Reg most = V::broadcast(limit), least = V::broadcast(-limit);
-  map<V>(n, x, [=](Reg a) { return V::max(least, V::min(most, a)); }, x);
+  map<V>(
+      n, x, [=](Reg a) { return V::max(least, V::min(most, a)); }, x);
 }
 
 template <class V>

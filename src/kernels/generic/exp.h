@@ -5,8 +5,8 @@
 namespace kvfork::kernels {
 namespace {
 
-/// e^x = 2^n * (1 + p), for bounded x: x = n ln 2 + r with |r| <= ln 2 / 2, and p = e^r - 1 from a polynomial in r. The
-/// coefficients of (e^r - 1 - r) / r^2 interpolate it at Chebyshev nodes (relative error of e^r 1e-8). ln 2 is
+/// e^x = 2^n * (1 + p), for bounded x: x = n ln 2 + r with |r| <= ln 2 / 2, and p = e^r - 1 from a polynomial in r.
+/// The coefficients of (e^r - 1 - r) / r^2 interpolate it at Chebyshev nodes (relative error of e^r 1e-8). ln 2 is
 /// split so that n times its first part is exact.
 template <class V>
 struct PowerOfE {
@@ -24,8 +24,8 @@ struct PowerOfE {
   }
 };
 
-/// e^x to within 1 ulp or so (tests/kernels/exp_test.cc). Exactly 1 at 0; 0 below -104 and at -infinity; infinity above
-/// 88.73; gradual underflow; NaN stays NaN.
+/// e^x to within 1 ulp or so (tests/kernels/exp_test.cc). Exactly 1 at 0; 0 below -104 and at -infinity; infinity
+/// above 88.73; gradual underflow; NaN stays NaN.
 template <class V>
 typename V::Reg exp(typename V::Reg x) {
   const PowerOfE<V> power(V::max(V::broadcast(-104.0f), V::min(V::broadcast(89.0f), x)));
@@ -47,8 +47,8 @@ typename V::Reg bounded_magnitude(typename V::Reg x, float limit) {
   return V::min(V::broadcast(limit), V::copy_sign(x, V::zero()));
 }
 
-/// The hyperbolic tangent to within a few ulp (tests/kernels/math_test.cc). With a = 1 - e^-2|x| it is a / (2 - a), with
-/// the sign of x. Exactly 0 at 0 and +-1 from +-9.1 on, NaN stays NaN.
+/// The hyperbolic tangent to within a few ulp (tests/kernels/math_test.cc). With a = 1 - e^-2|x| it is a / (2 - a),
+/// with the sign of x. Exactly 0 at 0 and +-1 from +-9.1 on, NaN stays NaN.
 template <class V>
 typename V::Reg tanh(typename V::Reg x) {
   const auto u = bounded_magnitude<V>(x, 10.0f);
@@ -56,10 +56,10 @@ typename V::Reg tanh(typename V::Reg x) {
   return V::copy_sign(V::div(a, V::sub(V::broadcast(2.0f), a)), x);
 }
 
-/// The error function to within a few ulp (tests/kernels/math_test.cc). With u = |x| it is 1 - e^-g, with the sign of x,
-/// where g = -ln(1 - erf(u)) = u * (a polynomial in u) for u <= 4. Of all polynomials of degree 8 this one makes the
-/// largest relative error of erf least, which is 4e-9 (least squares, reweighted until the errors' peaks are equal);
-/// then its coefficients were rounded. Exactly 0 at 0 and +-1 from +-4 on, NaN stays NaN.
+/// The error function to within a few ulp (tests/kernels/math_test.cc). With u = |x| it is 1 - e^-g, with the sign
+/// of x, where g = -ln(1 - erf(u)) = u * (a polynomial in u) for u <= 4. Of all polynomials of degree 8 this one
+/// makes the largest relative error of erf least, which is 4e-9 (least squares, reweighted until the errors' peaks
+/// are equal), and 5e-8 with rounded coefficients. Exactly 0 at 0 and +-1 from +-4 on, NaN stays NaN.
 template <class V>
 typename V::Reg erf(typename V::Reg x) {
   const auto u = bounded_magnitude<V>(x, 4.0f);

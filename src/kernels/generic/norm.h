@@ -48,7 +48,8 @@ void norm(const NormArgs& args) noexcept {
   const Reg scale = V::broadcast(1.0f / __builtin_sqrtf(mean_square<V>(args.x, args.n, mean) + args.eps));
   const auto normalized = [=](Reg x) { return V::mul(V::sub(x, mean), scale); };
   if (args.weight) {
-    map<V>(args.n, args.y, [=](Reg x, Reg weight) { return V::mul(weight, normalized(x)); }, args.x, args.weight);
+    map<V>(
+        args.n, args.y, [=](Reg x, Reg weight) { return V::mul(weight, normalized(x)); }, args.x, args.weight);
   } else {
     map<V>(args.n, args.y, normalized, args.x);
   }
