@@ -177,7 +177,7 @@ void attention(benchmark::State& state, const KernelTable& table, Element type, 
   const auto q = numbers(n_rows * head_dim);
   std::vector<const float*> rows;
   for (size_t r = 0; r < n_rows; ++r) rows.push_back(q.data() + r * head_dim);
-  const std::vector<uint32_t> n_valid(n_rows, kernels::kBlockTokens);
+  const std::vector<kernels::KeyRange> seen(n_rows, {0, kernels::kBlockTokens});
   std::vector<float> max(n_rows), sum(n_rows), out(n_rows * stride), max_b(n_rows), sum_b(n_rows),
       out_b(n_rows * stride);
   Aligned workspace(table.workspace_bytes);
@@ -188,7 +188,7 @@ void attention(benchmark::State& state, const KernelTable& table, Element type, 
     if (offset + k_bytes + v_bytes > Arena::kBytes) offset = 0;
     const char* block = arena().data + offset;
     table.attention_block({.q = rows.data(),
-                           .n_valid = n_valid.data(),
+                           .seen = seen.data(),
                            .n_rows = n_rows,
                            .head_dim = head_dim,
                            .scale = 0.125f,

@@ -104,7 +104,8 @@ void Checkpoint::open_directory(const fs::path& path) {
     fail(ErrorCode::Unsupported, "{}: adapters are not applied; merge it into the model and save that",
          (path / "adapter_config.json").string());
   config_json_ = base::read_file(config_path, kMaxConfigBytes);
-  config_ = parse_config(config_json_, config_path.string());  // a model that does not run is refused before its weights
+  config_ =
+      parse_config(config_json_, config_path.string());  // a model that does not run is refused before its weights
   const fs::path generation_path = path / "generation_config.json";
   // Without the file, Transformers takes generation settings out of config.json, where older checkpoints have them.
   generation_config_ =

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "checkpoint/activation.h"
 #include "checkpoint/families/draft.h"
 #include "checkpoint/families/family.h"
 #include "checkpoint/json_fields.h"
@@ -19,9 +20,10 @@ using base::describe_json;
 using base::fail;
 using simdjson::dom::element;
 
-// Fields that mean a different computation where a family has not read them, unless they are null, false, 0, or empty.
-// The classes of Transformers that do not read such a field ignore it, so a file that has one was made for other code.
-constexpr std::array<std::string_view, 27> kEffective = {"quantization_config",
+// Fields that mean a different computation where a family has not read them, unless they are null, false, 0, or
+// empty. The classes of Transformers that do not read such a field ignore it, so a file that has one was made for
+// other code.
+constexpr std::array<std::string_view, 35> kEffective = {"quantization_config",
                                                          "compression_config",
                                                          "is_encoder_decoder",
                                                          "add_cross_attention",
@@ -39,6 +41,7 @@ constexpr std::array<std::string_view, 27> kEffective = {"quantization_config",
                                                          "num_experts",
                                                          "num_local_experts",
                                                          "n_routed_experts",
+                                                         "moe_num_experts",
                                                          "scale_emb",
                                                          "scale_depth",
                                                          "dim_model_base",
@@ -46,8 +49,15 @@ constexpr std::array<std::string_view, 27> kEffective = {"quantization_config",
                                                          "logits_scaling",
                                                          "residual_multiplier",
                                                          "attention_multiplier",
+                                                         "logit_scale",
                                                          "use_cla",
-                                                         "cross_layer_sharing"};
+                                                         "cross_layer_sharing",
+                                                         "sliding_window",
+                                                         "query_pre_attn_scalar",
+                                                         "rope_local_base_freq",
+                                                         "use_parallel_residual",
+                                                         "num_kv_shared_layers",
+                                                         "attn_output_gate"};
 
 bool is_neutral(element value) {
   switch (value.type()) {
@@ -104,6 +114,7 @@ void refuse_effective_fields(const JsonFields& fields) {
            describe_json(*value));
   }
   const auto refuse_unless = [&](std::string_view name, double neutral) {
+    if (fields.was_read(name)) return;
     const auto value = fields.find_number(name);
     if (value && *value != neutral) fields.fail_unsupported(name, *fields.find(name), fmt::format("{}", neutral));
   };
@@ -113,12 +124,14 @@ void refuse_effective_fields(const JsonFields& fields) {
   refuse_unless("pretraining_tp", 1);
 }
 
-void read_sizes(const JsonFields& fields, const ConfigDefaults& defaults, ModelConfig& config) {
+void read_sizes(const JsonFields& fields, const Family& family, ModelConfig& config) {
+  const ConfigDefaults& defaults = family.defaults;
+  const FieldNames& names = family.fields;
   config.vocab_size = fields.find_size("vocab_size").value_or(defaults.vocab_size);
-  config.hidden_size = fields.find_size("hidden_size").value_or(defaults.hidden_size);
-  config.intermediate_size = fields.find_size("intermediate_size").value_or(defaults.intermediate_size);
-  config.num_hidden_layers = fields.find_size("num_hidden_layers").value_or(defaults.num_hidden_layers);
-  config.num_attention_heads = fields.find_size("num_attention_heads").value_or(defaults.num_attention_heads);
+  config.hidden_size = fields.find_size(names.hidden_size).value_or(defaults.hidden_size);
+  config.intermediate_size = fields.find_size(names.intermediate_size).value_or(defaults.intermediate_size);
+  config.num_hidden_layers = fields.find_size(names.num_hidden_layers).value_or(defaults.num_hidden_layers);
+  config.num_attention_heads = fields.find_size(names.num_attention_heads).value_or(defaults.num_attention_heads);
   // A missing key and null differ here: null means "as many as attention heads" in every family.
   const size_t default_kv_heads = fields.has("num_key_value_heads") || defaults.num_key_value_heads == 0
                                       ? config.num_attention_heads
@@ -127,13 +140,12 @@ void read_sizes(const JsonFields& fields, const ConfigDefaults& defaults, ModelC
   const size_t derived = config.num_attention_heads == 0 ? 0 : config.hidden_size / config.num_attention_heads;
   config.head_dim = fields.find_size("head_dim").value_or(defaults.head_dim != 0 ? defaults.head_dim : derived);
   config.max_position_embeddings =
-      fields.find_size("max_position_embeddings").value_or(defaults.max_position_embeddings);
-  config.rms_norm_eps = fields.find_number("rms_norm_eps").value_or(defaults.rms_norm_eps);
+      fields.find_size(names.max_position_embeddings).value_or(defaults.max_position_embeddings);
+  config.rms_norm_eps = fields.find_number(names.norm_eps).value_or(defaults.rms_norm_eps);
 }
 
 void read_token_ids(const JsonFields& fields, const ConfigDefaults& defaults, ModelConfig& config) {
-  config.bos_token_id =
-      fields.has("bos_token_id") ? fields.find_token_id("bos_token_id") : defaults.bos_token_id;
+  config.bos_token_id = fields.has("bos_token_id") ? fields.find_token_id("bos_token_id") : defaults.bos_token_id;
   config.pad_token_id = fields.find_token_id("pad_token_id");
   if (fields.has("eos_token_id")) {
     config.eos_token_id = fields.find_token_ids("eos_token_id").value_or(std::vector<int32_t>{});
@@ -151,26 +163,50 @@ std::string read_dtype_name(const JsonFields& fields) {
   return std::string(*name);
 }
 
+std::string read_activation(const JsonFields& fields, const Family& family) {
+  const std::string_view field = family.fields.hidden_act;
+  std::string name(fields.find_string(field).value_or(family.defaults.hidden_act));
+  if (!find_activation(name))
+    fields.fail_unsupported(field, *fields.find(field), "silu, gelu, gelu_pytorch_tanh, relu or relu2");
+  // "swish" is another name of the same function in Transformers.
+  return name == "swish" ? "silu" : name;
+}
+
+// The fields of the model itself: those of text_config where an image model holds the text model inside, with what
+// the outer file alone may say.
+JsonFields text_fields(const JsonFields& outer) {
+  const auto inner = outer.find("text_config");
+  if (!inner) return outer;
+  JsonFields fields(*inner, outer.subject() + ": text_config");
+  fields.take_missing(outer, {"tie_word_embeddings", "eos_token_id", "bos_token_id", "pad_token_id", "dtype",
+                              "torch_dtype", "quantization_config"});
+  return fields;
+}
+
 }  // namespace
 
 ModelConfig parse_config(std::string_view json, std::string_view subject, const TensorNames& names) {
   const auto document = base::JsonDocument::parse(json, subject);
-  const JsonFields fields(document.root(), subject);
+  const JsonFields outer(document.root(), subject);
+  const JsonFields fields = text_fields(outer);
   const Family& family = read_family(fields);
 
   ModelConfig config;
   config.model_type = family.model_type;
   config.architecture = family.class_name;
-  read_sizes(fields, family.defaults, config);
-  read_rope(fields, config);
-  config.tie_word_embeddings = fields.find_bool("tie_word_embeddings").value_or(false);
-  config.hidden_act = fields.find_string("hidden_act").value_or("silu");
-  // "swish" is another name of the same function in Transformers.
-  if (config.hidden_act == "swish") config.hidden_act = "silu";
-  if (config.hidden_act != "silu") fields.fail_unsupported("hidden_act", *fields.find("hidden_act"), "\"silu\"");
+  config.spec.has_other_parts = outer.has("text_config");
+  read_sizes(fields, family, config);
+  config.tie_word_embeddings =
+      fields.find_bool("tie_word_embeddings").value_or(family.defaults.tie_word_embeddings);
+  config.hidden_act = read_activation(fields, family);
   config.torch_dtype = read_dtype_name(fields);
   read_token_ids(fields, family.defaults, config);
   check_config(config, subject);
+  const RopeSettings rope =
+      read_rope(fields, {.theta = family.defaults.rope_theta, .scaling = {}, .partial_rotary_factor = {}},
+                config.max_position_embeddings);
+  config.rope_theta = rope.theta;
+  config.rope_scaling = rope.scaling;
 
   Draft draft(family, fields, names, config);
   family.describe(draft);
@@ -205,8 +241,6 @@ void check_config(const ModelConfig& config, std::string_view subject) {
     fail(ErrorCode::Corrupt, "{}: head_dim: expected an even number, found {}", subject, config.head_dim);
   if (!std::isfinite(config.rms_norm_eps) || config.rms_norm_eps < 0)
     fail(ErrorCode::Corrupt, "{}: rms_norm_eps: expected a number >= 0, found {}", subject, config.rms_norm_eps);
-  if (!std::isfinite(config.rope_theta) || config.rope_theta <= 0)
-    fail(ErrorCode::Corrupt, "{}: rope_theta: expected a number > 0, found {}", subject, config.rope_theta);
 }
 
 }  // namespace kvfork::checkpoint

@@ -20,14 +20,25 @@ namespace kvfork::checkpoint {
 struct RopeScaling {
   enum class Kind {
     None,
-    Linear,  ///< every frequency divided by `factor`
-    Llama3,  ///< all five fields
+    Linear,    ///< every frequency divided by `factor`
+    Llama3,    ///< low_freq_factor, high_freq_factor, original_max_position_embeddings
+    Yarn,      ///< beta_fast, beta_slow, truncate, mscale, mscale_all_dim, attention_factor
+    LongRope,  ///< short_factor, long_factor, original_max_position_embeddings, attention_factor
+    Dynamic,   ///< as without scaling up to max_position_embeddings, beyond which the model does not run; `alpha`
   };
   Kind kind = Kind::None;
   double factor = 1;
   double low_freq_factor = 1;
   double high_freq_factor = 4;
   double original_max_position_embeddings = 8192;
+  double beta_fast = 32;
+  double beta_slow = 1;
+  bool truncate = true;
+  double mscale = 0;          ///< 0: not given
+  double mscale_all_dim = 0;  ///< 0: not given
+  double alpha = 0;           ///< 0: not given
+  std::optional<double> attention_factor;
+  std::vector<double> short_factor, long_factor;
 };
 
 struct ModelConfig {
@@ -57,8 +68,8 @@ struct ModelConfig {
 };
 
 /// Throws Error{Corrupt} for text that is not a config, Error{Unsupported} for one that kvfork does not run.
-/// `subject` names the text in errors. `names` are those of the checkpoint's tensors, where they decide over the form
-/// of the model.
+/// `subject` names the text in errors. `names` are those of the checkpoint's tensors, where they decide over the
+/// form of the model.
 ModelConfig parse_config(std::string_view json, std::string_view subject, const TensorNames& names = {});
 
 /// Throws Error{Corrupt} naming the first size out of range. After it, sizes multiply without overflow and every

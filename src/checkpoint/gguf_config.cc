@@ -115,8 +115,7 @@ RopeScaling recover_rope_scaling(const GgufFile& file, const GgufTensor& tensor,
   scaling.high_freq_factor = 4;
   scaling.original_max_position_embeddings = 8192;
   for (size_t i = 0; i < n; ++i) {
-    const double frequency =
-        std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+    const double frequency = std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
     const double expected = llama3_divisor(frequency, scaling);
     if (!(std::abs(divisors[i] - expected) <= 1e-4 * expected))
       fail(ErrorCode::Unsupported,
@@ -204,6 +203,8 @@ std::string rope_scaling_json(const RopeScaling& scaling) {
       json.add("high_freq_factor", scaling.high_freq_factor);
       json.add("original_max_position_embeddings", scaling.original_max_position_embeddings);
       break;
+    default:
+      break;  // not read from GGUF files
   }
   return std::move(json).take();
 }
@@ -228,9 +229,11 @@ std::string config_json(const GgufFile& file, const Family& family) {
   config.add("head_dim", head_dim);
   config.add("vocab_size", read_vocab_size(file, metadata));
   config.add("max_position_embeddings", metadata.get_size("context_length"));
-  if (const auto eps = metadata.find_number("attention.layer_norm_rms_epsilon")) config.add("rms_norm_eps", *eps);
+  if (const auto eps = metadata.find_number("attention.layer_norm_rms_epsilon"))
+    config.add(family.fields.norm_eps, *eps);
   config.add("rope_theta", theta);
-  config.add("rope_scaling", std::string_view(rope_scaling_json(read_rope_scaling(file, metadata, head_dim, theta))));
+  config.add("rope_scaling",
+             std::string_view(rope_scaling_json(read_rope_scaling(file, metadata, head_dim, theta))));
   config.add("tie_word_embeddings", file.find_tensor("output.weight") == nullptr);
   add_token_id(file, "tokenizer.ggml.bos_token_id", "bos_token_id", config);
   add_token_id(file, "tokenizer.ggml.eos_token_id", "eos_token_id", config);

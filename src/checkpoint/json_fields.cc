@@ -19,6 +19,13 @@ JsonFields::JsonFields(element object, std::string_view subject) : subject_(subj
   for (const auto field : fields) fields_.insert_or_assign(field.key, field.value);
 }
 
+void JsonFields::take_missing(const JsonFields& other, std::initializer_list<std::string_view> names) {
+  for (const std::string_view name : names) {
+    const auto found = other.fields_.find(name);
+    if (found != other.fields_.end()) fields_.emplace(found->first, found->second);
+  }
+}
+
 std::optional<element> JsonFields::find(std::string_view name) const {
   read_.emplace(name);
   const auto found = fields_.find(name);
@@ -80,6 +87,29 @@ std::optional<std::vector<int32_t>> JsonFields::find_token_ids(std::string_view 
   std::vector<int32_t> ids;
   for (const element item : list) ids.push_back(to_token_id(name, item));
   return ids;
+}
+
+std::optional<std::vector<double>> JsonFields::find_numbers(std::string_view name) const {
+  return find_list<double>(name, "a list of numbers");
+}
+
+std::optional<std::vector<std::string_view>> JsonFields::find_strings(std::string_view name) const {
+  return find_list<std::string_view>(name, "a list of names");
+}
+
+template <class T>
+std::optional<std::vector<T>> JsonFields::find_list(std::string_view name, std::string_view expected) const {
+  const auto value = find(name);
+  if (!value) return std::nullopt;
+  simdjson::dom::array list;
+  if (value->get(list) != simdjson::SUCCESS) fail_type(name, expected, *value);
+  std::vector<T> items;
+  for (const element item : list) {
+    T parsed{};
+    if (item.get(parsed) != simdjson::SUCCESS) fail_type(name, expected, item);
+    items.push_back(parsed);
+  }
+  return items;
 }
 
 int32_t JsonFields::to_token_id(std::string_view name, element value) const {

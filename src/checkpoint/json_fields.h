@@ -27,6 +27,8 @@ class JsonFields {
   /// The field, or nothing when it is missing or null.
   std::optional<simdjson::dom::element> find(std::string_view name) const;
   bool has(std::string_view name) const { return fields_.count(name) != 0; }
+  /// Adds fields of `other` that are missing here.
+  void take_missing(const JsonFields& other, std::initializer_list<std::string_view> names);
   /// Whether the field has been looked for.
   bool was_read(std::string_view name) const { return read_.count(name) != 0; }
 
@@ -37,6 +39,8 @@ class JsonFields {
   std::optional<size_t> find_size(std::string_view name) const;
   std::optional<std::string_view> find_string(std::string_view name) const;
   std::optional<int32_t> find_token_id(std::string_view name) const;
+  std::optional<std::vector<double>> find_numbers(std::string_view name) const;
+  std::optional<std::vector<std::string_view>> find_strings(std::string_view name) const;
   /// An integer or a list of integers.
   std::optional<std::vector<int32_t>> find_token_ids(std::string_view name) const;
 
@@ -45,6 +49,8 @@ class JsonFields {
                                      std::string_view expected) const;
 
  private:
+  template <class T>
+  std::optional<std::vector<T>> find_list(std::string_view name, std::string_view expected) const;
   int32_t to_token_id(std::string_view name, simdjson::dom::element value) const;
 
   std::string subject_;

@@ -1,7 +1,7 @@
 // The description of a decoder: what is there, layer by layer, with no family's name left in it.
 //
-// families/ turns a config into a ModelSpec; src/model resolves its tensors and runs it. A spec is plain data: every
-// size is checked, every tensor that it refers to is an index into `tensors`. Immutable once made.
+// families/ turns a config into a ModelSpec; src/model resolves its tensors and runs it. A spec is plain data:
+// every size is checked, every tensor that it refers to is an index into `tensors`. Immutable once made.
 #pragma once
 
 #include <cstddef>
@@ -58,6 +58,7 @@ struct NormSpec {
   bool exists() const noexcept { return kind != Kind::None; }
 };
 
+/// Gelu is the form with erf.
 enum class Activation : uint8_t { Silu, Gelu, GeluTanh, Relu, ReluSquared };
 
 /// Rotation of queries and keys by position. `inverse_frequencies[i]` turns pair i; components beyond the pairs are
@@ -103,11 +104,11 @@ struct AttentionSpec {
   NormSpec q_norm, k_norm;
   HeadNormForm head_norm_form = HeadNormForm::Head;
   bool norms_after_rotation = false;
-  double clip = 0;         ///< q, k and v are cut to [-clip, clip] before the rotation; 0: they are not
-  size_t rotation = 0;     ///< index into ModelSpec::rotations
-  size_t window = 0;       ///< keys that a query sees, its own included; 0: all
-  double score_scale = 0;  ///< multiplies q . k
-  double score_cap = 0;    ///< scores become tanh(score / cap) * cap; 0: they do not
+  double clip = 0;                ///< q, k and v are cut to [-clip, clip] before the rotation; 0: they are not
+  size_t rotation = 0;            ///< index into ModelSpec::rotations
+  size_t window = 0;              ///< keys that a query sees, its own included; 0: all
+  double score_scale = 0;         ///< multiplies q . k
+  double score_cap = 0;           ///< scores become tanh(score / cap) * cap; 0: they do not
   TensorIndex sinks = kNoTensor;  ///< [n_heads] scores of a key without a value
   MatrixSpec output;
 };
@@ -116,7 +117,7 @@ struct AttentionSpec {
 struct MlpSpec {
   MatrixSpec gate, up, down;
   Activation activation = Activation::Silu;
-  double clamp = 0;  ///< gate at most `clamp`, up within it, and up + 1 multiplies; 0: none of these
+  double clamp = 0;  ///< not 0: (up + 1) * gate * sigmoid(1.702 gate), gate at most `clamp` and up within it
 };
 
 /// A mixture of experts. The scores of the router choose top_k of them for each row.
@@ -130,12 +131,12 @@ struct ExpertsSpec {
   TensorIndex correction = kNoTensor;  ///< [n_experts] added to scores for the choice alone
   size_t top_k = 0;
   Score score = Score::Softmax;
-  size_t n_groups = 1;       ///< experts are chosen from the best groups_kept groups
+  size_t n_groups = 1;  ///< experts are chosen from the best groups_kept groups
   size_t groups_kept = 1;
-  bool is_normed = false;    ///< weights are divided by max(their sum, least) + tiny
+  bool is_normed = false;  ///< weights are divided by max(their sum, least) + tiny
   double least = 0;
   double tiny = 0;
-  double scale = 1;          ///< multiplies the weights last
+  double scale = 1;  ///< multiplies the weights last
   std::vector<MlpSpec> experts;
   std::optional<MlpSpec> shared;  ///< added for every row
   MatrixSpec shared_gate;         ///< [1, hidden]: its sigmoid multiplies the shared part
@@ -149,7 +150,7 @@ enum class Branches : uint8_t {
 };
 
 struct LayerSpec {
-  NormSpec attention_norm;        ///< of attention's input
+  NormSpec attention_norm;  ///< of attention's input
   AttentionSpec attention;
   NormSpec attention_norm_after;  ///< of attention's output, before it is added
   NormSpec mlp_norm;
@@ -173,6 +174,11 @@ struct ModelSpec {
   MatrixSpec head;  ///< the embedding where the two are tied
   double logit_scale = 1;
   double logit_cap = 0;  ///< logits become tanh(logit / cap) * cap; 0: they do not
+
+  bool has_other_parts =
+      false;  ///< the files also hold towers and projectors for images or sound, which are ignored
+  bool has_draft_layers =
+      false;  ///< the files also hold layers beyond the last, for drafting tokens, which are ignored
 };
 
 }  // namespace kvfork::checkpoint

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string_view>
 
 #include "checkpoint/config.h"
@@ -10,11 +11,23 @@
 
 namespace kvfork::checkpoint {
 
-/// Reads rope_theta and rope_scaling, or rope_parameters, in which Transformers 5 writes both. Throws
-/// Error{Corrupt, Unsupported}.
-void read_rope(const JsonFields& fields, ModelConfig& config);
+/// What a config says of the rotation of one kind of layer.
+struct RopeSettings {
+  double theta = 10000;
+  RopeScaling scaling;
+  /// The part of each head that turns; nothing: the family knows no such part, and the config's word is not read.
+  std::optional<double> partial_rotary_factor;
+};
 
-/// The rotation of heads of which `dim` components turn.
-RotationSpec make_rotation(double theta, const RopeScaling& scaling, size_t dim);
+/// Reads rope_theta, rope_scaling and the rest of older files, or rope_parameters, in which Transformers 5 writes
+/// them together, for all layers or per kind of layer. `defaults` hold where the config is silent. `layer_type`:
+/// the kind of layer, e.g. "sliding_attention"; files that do not tell kinds apart serve every kind. Throws
+/// Error{Corrupt, Unsupported}.
+RopeSettings read_rope(const JsonFields& fields, const RopeSettings& defaults, size_t max_position_embeddings,
+                       std::string_view layer_type = "full_attention");
+
+/// The rotation of heads of which `dim` components turn, in a model of `max_position_embeddings`.
+RotationSpec make_rotation(double theta, const RopeScaling& scaling, size_t dim,
+                           size_t max_position_embeddings = 0);
 
 }  // namespace kvfork::checkpoint

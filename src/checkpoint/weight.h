@@ -20,8 +20,9 @@ struct Weight {
   const void* data = nullptr;
 };
 
-/// Whether a checkpoint may hold this tensor although the model does not use it, as Transformers has it: the head beside
-/// a tied embedding, and buffers of rotary frequencies. `file_name` as in the file.
+/// Whether a checkpoint may hold this tensor although the model does not use it, as Transformers has it: the head
+/// beside a tied embedding, buffers, parts of an image model beside the text, and layers for drafting. `file_name`
+/// as in the file.
 bool is_ignorable_tensor(std::string_view file_name, const ModelSpec& spec);
 
 /// A tensor that a checkpoint has, described for the check.
@@ -32,9 +33,9 @@ struct FoundTensor {
   bool is_supported_type = true;
 };
 
-/// Checks that `found` is exactly what `spec` needs, but for tensors that may be ignored. `model` names the architecture. Throws one
-/// Error{Corrupt} (Error{Unsupported} when only types are wrong) that names everything missing, unexpected,
-/// misshapen or of a wrong type, cut off after 20.
+/// Checks that `found` is exactly what `spec` needs, but for tensors that may be ignored. `model` names the
+/// architecture. Throws one Error{Corrupt} (Error{Unsupported} when only types are wrong) that names everything
+/// missing, unexpected, misshapen or of a wrong type, cut off after 20.
 void check_tensors(const std::vector<FoundTensor>& found, const ModelSpec& spec, std::string_view model,
                    std::string_view subject);
 

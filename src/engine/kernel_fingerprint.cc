@@ -147,7 +147,7 @@ class Probe {
     const size_t element_bytes = kernels::element_bytes(type);
     const auto q = numbers_.take(kRows * kHeadDim);
     const std::array<const float*, kRows> rows = {q.data(), q.data() + kHeadDim, q.data() + 2 * kHeadDim};
-    const std::array<uint32_t, kRows> n_valid = {kernels::kBlockTokens, 37, 1};
+    const std::array<kernels::KeyRange, kRows> seen = {{{0, kernels::kBlockTokens}, {0, 37}, {0, 1}}};
     std::array<std::vector<float>, 2> max, sum, out;
     for (size_t block = 0; block < 2; ++block) {
       const auto k = numbers_.take(kernels::kBlockTokens * kHeadDim);
@@ -172,7 +172,7 @@ class Probe {
       sum[block].resize(kRows);
       out[block].resize(kRows * kStride);
       kernels_.attention_block({.q = rows.data(),
-                                .n_valid = n_valid.data(),
+                                .seen = seen.data(),
                                 .n_rows = kRows,
                                 .head_dim = kHeadDim,
                                 .scale = 0.13f,
@@ -200,7 +200,7 @@ class Probe {
     add(frequencies);
     std::vector<float> cos(kRotated / 2), sin(kRotated / 2);
     for (const size_t position : {1, 77, 4095, 131071}) {
-      model::rotate_position(frequencies, position, cos.data(), sin.data());
+      model::rotate_position(frequencies, 1, position, cos.data(), sin.data());
       add(cos);
       add(sin);
     }

@@ -120,13 +120,20 @@ struct RopeArgs {
   const float* sin;
 };
 
-/// Attention of query rows over one block of one KV head, not yet normalized. For row r, over the first
-/// n_valid[r] keys of the block (1..kBlockTokens; keys beyond are not touched, whatever they hold):
-///   score[t] = scale * (q[r] . K[t]);  max[r] = max_t score[t];  p[t] = exp(score[t] - max[r])
-///   sum[r] = sum_t p[t];  out[r] = sum_t p[t] * V[t]
+/// Keys [first, last) of a block; 0 <= first < last <= kBlockTokens.
+struct KeyRange {
+  uint32_t first;
+  uint32_t last;
+};
+
+/// Attention of query rows over one block of one KV head, not yet normalized. For row r, over the keys seen[r] of
+/// the block (the others are not touched, whatever they hold, and add exact zeros):
+///   score[t] = scale * (q[r] . K[t]), then cap * tanh(score[t] / cap) unless cap is 0
+///   max[r] = max_t score[t];  p[t] = exp(score[t] - max[r]);  sum[r] = sum_t p[t];  out[r] = sum_t p[t] * V[t]
+/// A row that sees no key of the block has no part in the call.
 struct AttentionBlockArgs {
-  const float* const* q;    // [n_rows] pointers to [head_dim]
-  const uint32_t* n_valid;  // [n_rows]
+  const float* const* q;  // [n_rows] pointers to [head_dim]
+  const KeyRange* seen;   // [n_rows]
   size_t n_rows;
   size_t head_dim;
   float scale;
@@ -139,6 +146,7 @@ struct AttentionBlockArgs {
   void* workspace;      // workspace_bytes of the table
   /// What the caller will pass as k_block next, to be prefetched; or null.
   const void* next_k_block = nullptr;
+  float cap = 0;
 };
 
 /// Keys and values of consecutive positions of one KV head, stored into one block from slot `slot` on.
@@ -220,7 +228,9 @@ struct KernelTable {
   void (*attention_block)(const AttentionBlockArgs& args) noexcept;
 
   /// Merges the partial result of a later block (max_b, sum_b, out_b) into a running one (max, sum, out), both in
-  /// attention_block's form. The running result of a row starts as a copy of its block 0.
+  /// attention_block's form. The running result of a row starts as a copy of the first block that it sees. A sink,
+  /// one more score of a row that has no value, is merged last, as a block of its own: max_b the sink, sum_b 1,
+  /// out_b 0.
   void (*attention_merge)(float* max, float* sum, float* out, const float* max_b, const float* sum_b,
                           const float* out_b, size_t n_rows, size_t head_dim) noexcept;
 

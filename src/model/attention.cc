@@ -61,21 +61,33 @@ struct Attention::Walk {
   }
 
   const RowToken& token(size_t i) const { return scratch.tokens[tile.first_row + i]; }
-  size_t n_tokens() const {  // keys that some row sees
+  size_t first_key(size_t i) const {
+    const size_t n_seen = token(i).position + 1;
+    return heads.window == 0 || n_seen <= heads.window ? 0 : n_seen - heads.window;
+  }
+  bool sees(size_t i, size_t begin, size_t end) const { return token(i).position >= begin && first_key(i) < end; }
+  size_t begin() const {  // of the keys that some row sees
+    size_t first = first_key(0);
+    for (size_t i = 1; i < tile.n_tokens; ++i) first = std::min(first, first_key(i));
+    return first;
+  }
+  size_t end() const {
     size_t n = 0;
     for (size_t i = 0; i < tile.n_tokens; ++i) n = std::max(n, token(i).position + 1);
     return n;
   }
+  size_t first_chunk() const { return begin() / kChunkTokens; }
+  size_t end_chunk() const { return chunks_of(end()); }
 
-  // Calls visit(first, n) for runs of tokens that see the key at `position`, as long as `same` holds between
-  // neighbours.
+  // Calls visit(first, n) for runs of tokens that see some of the keys [begin, end), as long as same(i, i + 1) holds
+  // between neighbours.
   template <class Same, class Visit>
-  void for_runs(size_t position, const Same& same, const Visit& visit) const {
-    for (size_t first = 0, end; first < tile.n_tokens; first = end) {
-      end = first + 1;
-      if (token(first).position < position) continue;
-      while (end < tile.n_tokens && token(end).position >= position && same(token(end - 1), token(end))) ++end;
-      visit(first, end - first);
+  void for_runs(size_t begin, size_t end, const Same& same, const Visit& visit) const {
+    for (size_t first = 0, next; first < tile.n_tokens; first = next) {
+      next = first + 1;
+      if (!sees(first, begin, end)) continue;
+      while (next < tile.n_tokens && sees(next, begin, end) && same(next - 1, next)) ++next;
+      visit(first, next - first);
     }
   }
 };
@@ -127,6 +139,8 @@ void Attention::store(size_t index, const LayerWeights& layer, Scratch& scratch)
   const checkpoint::AttentionSpec& heads = layer.spec->attention;
   arrange(heads, scratch);
   for (const SequenceRows& sequence : scratch.sequences) sequence.kv->begin_layer(index);
+  const bool is_whole = layer.q_norm.exists() && heads.head_norm_form == checkpoint::HeadNormForm::Whole;
+  if (is_whole || heads.clip != 0) normalize_rows(layer, scratch);
   // A few rows are rotated and stored faster than another thread wakes.
   if (scratch.tokens.size() * heads.n_kv_heads < 4 * pool_.n_threads()) {
     for (const AttentionTile& tile : scratch.tiles) store_tile(tile, index, layer, scratch);
@@ -136,30 +150,48 @@ void Attention::store(size_t index, const LayerWeights& layer, Scratch& scratch)
   }
 }
 
-// Normalizes and rotates heads that follow one another in a row.
-void Attention::turn_heads(float* head, size_t n_heads, const Norm& norm, const checkpoint::AttentionSpec& heads,
-                           size_t row, const Scratch& scratch) const noexcept {
-  const size_t head_dim = heads.head_dim;
-  if (norm.exists()) {
-    for (size_t i = 0; i < n_heads; ++i)
-      kernels_.norm({.x = head + i * head_dim,
-                     .weight = norm.weight.data(),
-                     .bias = nullptr,
-                     .eps = norm.eps,
-                     .subtracts_mean = false,
-                     .n = head_dim,
-                     .y = head + i * head_dim});
+// What reaches over all heads of a row: norms of q and k as a whole, and the bounds of q, k and v.
+void Attention::normalize_rows(const LayerWeights& layer, Scratch& scratch) const noexcept {
+  const checkpoint::AttentionSpec& heads = layer.spec->attention;
+  pool_.run(scratch.tokens.size(), [&](size_t row, size_t) noexcept {
+    float* projected = scratch.projected + row * heads.projected_width;
+    if (layer.q_norm.exists() && heads.head_norm_form == checkpoint::HeadNormForm::Whole) {
+      float* q = projected + heads.q.offset;
+      float* k = projected + heads.k.offset;
+      kernels_.norm(layer.q_norm.args(q, heads.n_heads * heads.head_dim, q));
+      kernels_.norm(layer.k_norm.args(k, heads.n_kv_heads * heads.head_dim, k));
+    }
+    if (heads.clip != 0) kernels_.clip(projected, static_cast<float>(heads.clip), heads.projected_width);
+  });
+}
+
+// Normalizes and rotates heads [first, first + n) of q or k in one row.
+void Attention::turn_heads(float* row_values, const checkpoint::HeadSlices& slices, size_t first, size_t n,
+                           const Norm& norm, const checkpoint::AttentionSpec& heads, size_t row,
+                           const Scratch& scratch) const noexcept {
+  float* x = row_values + slices.offset + first * slices.stride;
+  const auto normalize = [&] {
+    if (!norm.exists() || heads.head_norm_form == checkpoint::HeadNormForm::Whole) return;
+    const bool has_own = heads.head_norm_form == checkpoint::HeadNormForm::Heads;
+    for (size_t i = 0; i < n; ++i) {
+      float* head = x + i * slices.stride;
+      kernels_.norm(norm.args(head, heads.head_dim, head, has_own ? first + i : 0));
+    }
+  };
+  if (!heads.norms_after_rotation) normalize();
+  const checkpoint::RotationSpec& spec = spec_.rotations[heads.rotation];
+  if (spec.exists()) {
+    const size_t n_pairs = spec.inverse_frequencies.size();
+    const Scratch::Rotation& rotation = scratch.rotations[heads.rotation];
+    kernels_.rope({.x = x,
+                   .n_heads = n,
+                   .head_stride = slices.stride,
+                   .n_pairs = n_pairs,
+                   .neighbours = spec.neighbours,
+                   .cos = rotation.cos + row * n_pairs,
+                   .sin = rotation.sin + row * n_pairs});
   }
-  const size_t n_pairs = spec_.rotations[heads.rotation].inverse_frequencies.size();
-  if (n_pairs == 0) return;
-  const Scratch::Rotation& rotation = scratch.rotations[heads.rotation];
-  kernels_.rope({.x = head,
-                 .n_heads = n_heads,
-                 .head_stride = head_dim,
-                 .n_pairs = n_pairs,
-                 .neighbours = false,
-                 .cos = rotation.cos + row * n_pairs,
-                 .sin = rotation.sin + row * n_pairs});
+  if (heads.norms_after_rotation) normalize();
 }
 
 void Attention::store_tile(const AttentionTile& tile, size_t index, const LayerWeights& layer,
@@ -167,14 +199,13 @@ void Attention::store_tile(const AttentionTile& tile, size_t index, const LayerW
   const checkpoint::AttentionSpec& heads = layer.spec->attention;
   const size_t width = heads.projected_width;
   const size_t group = group_size(heads);
-  const size_t q = heads.q.offset + tile.kv_head * group * heads.q.stride;
   const size_t k = heads.k.offset + tile.kv_head * heads.k.stride;
   const size_t v = heads.v.offset + tile.kv_head * heads.v.stride;
   const size_t end = tile.first_row + tile.n_tokens;
   for (size_t row = tile.first_row; row < end; ++row) {
     float* projected = scratch.projected + row * width;
-    turn_heads(projected + q, group, layer.q_norm, heads, row, scratch);
-    turn_heads(projected + k, 1, layer.k_norm, heads, row, scratch);
+    turn_heads(projected, heads.q, tile.kv_head * group, group, layer.q_norm, heads, row, scratch);
+    turn_heads(projected, heads.k, tile.kv_head, 1, layer.k_norm, heads, row, scratch);
   }
   for (size_t row = tile.first_row; row < end;) {
     const auto [kv, position] = scratch.tokens[row];
@@ -197,31 +228,39 @@ void Attention::store_tile(const AttentionTile& tile, size_t index, const LayerW
   }
 }
 
-// into = attention over one block, for the rows that see it.
+// Attention over one block, for the rows that see it. The first block of a chunk that a row sees begins its result,
+// `into`; later ones are merged into it.
 void Attention::walk_block(const Walk& walk, size_t block, const AttentionPart& into,
                            Scratch::AttentionWorkspace& workspace) const noexcept {
   const AttentionTile& tile = walk.tile;
   const size_t group = walk.group_size();
-  const auto shares_block = [&](const RowToken& a, const RowToken& b) {
-    return a.kv == b.kv || a.kv->block(block).keys == b.kv->block(block).keys;
+  const size_t block_begin = block * kBlock, block_end = block_begin + kBlock;
+  const auto begins = [&](size_t i) {
+    return block % kChunkBlocks == 0 || walk.first_key(i) >= block_begin;
   };
-  walk.for_runs(block * kBlock, shares_block, [&](size_t first, size_t n_tokens) {
+  const auto same = [&](size_t i, size_t j) {
+    const KvSequence *a = walk.token(i).kv, *b = walk.token(j).kv;
+    return begins(i) == begins(j) && (a == b || a->block(block).keys == b->block(block).keys);
+  };
+  walk.for_runs(block_begin, block_end, same, [&](size_t first, size_t n_tokens) {
     size_t n_rows = 0;
     for (size_t token = first; token < first + n_tokens; ++token) {
-      const size_t position = walk.token(token).position;
+      const size_t from = std::max(walk.first_key(token), block_begin) - block_begin;
+      const size_t to = std::min(kBlock, walk.token(token).position + 1 - block_begin);
       for (size_t head = 0; head < group; ++head, ++n_rows) {
         workspace.q[n_rows] = walk.query(token, head);
-        workspace.n_valid[n_rows] = static_cast<uint32_t>(std::min(kBlock, position + 1 - block * kBlock));
+        workspace.seen[n_rows] = {static_cast<uint32_t>(from), static_cast<uint32_t>(to)};
       }
     }
     const KvSequence& kv = *walk.token(first + n_tokens - 1).kv;
     const KvLayout& layout = kv.layout();
     const KvBlock at = kv.block(block);
-    const bool has_next = walk.token(first + n_tokens - 1).position >= (block + 1) * kBlock;
-    const AttentionPart part = into.from_row(first * group, walk.out_stride());
+    const bool has_next = walk.token(first + n_tokens - 1).position >= block_end;
+    const AttentionPart result = into.from_row(first * group, walk.out_stride());
+    const AttentionPart part = begins(first) ? result : workspace.block.from_row(first * group, walk.out_stride());
     kernels_.attention_block(
         {.q = workspace.q.data(),
-         .n_valid = workspace.n_valid.data(),
+         .seen = workspace.seen.data(),
          .n_rows = n_rows,
          .head_dim = walk.heads.head_dim,
          .scale = static_cast<float>(walk.heads.score_scale),
@@ -232,35 +271,58 @@ void Attention::walk_block(const Walk& walk, size_t block, const AttentionPart& 
          .sum = part.sum,
          .out = part.out,
          .workspace = workspace.kernels,
-         .next_k_block = has_next ? kv.block(block + 1).key(layout, walk.layer, tile.kv_head) : nullptr});
+         .next_k_block = has_next ? kv.block(block + 1).key(layout, walk.layer, tile.kv_head) : nullptr,
+         .cap = static_cast<float>(walk.heads.score_cap)});
+    if (!begins(first)) merge(walk, n_rows, result, part);
   });
+}
+
+void Attention::merge(const Walk& walk, size_t n_rows, const AttentionPart& into,
+                      const AttentionPart& part) const noexcept {
+  kernels_.attention_merge(into.max, into.sum, into.out, part.max, part.sum, part.out, n_rows, walk.heads.head_dim);
 }
 
 // The blocks of one chunk, merged in order. Rows that see no key of it are left alone.
 void Attention::walk_chunk(const Walk& walk, size_t chunk, const AttentionPart& into,
                            Scratch::AttentionWorkspace& workspace) const noexcept {
-  const size_t first_block = chunk * kChunkBlocks;
-  const size_t end = std::min((first_block + kChunkBlocks) * kBlock, walk.n_tokens());
-  walk_block(walk, first_block, into, workspace);
-  for (size_t block = first_block + 1; block * kBlock < end; ++block) {
-    walk_block(walk, block, workspace.block, workspace);
-    merge(walk, block * kBlock, into, workspace.block);
-  }
+  const size_t begin = std::max(chunk * kChunkBlocks, walk.begin() / kBlock);
+  const size_t end = std::min((chunk + 1) * kChunkTokens, walk.end());
+  for (size_t block = begin; block * kBlock < end; ++block) walk_block(walk, block, into, workspace);
 }
 
-// Merges what later keys, from `position` on, have given to the rows that see them.
-void Attention::merge(const Walk& walk, size_t position, const AttentionPart& into,
-                      const AttentionPart& part) const noexcept {
-  const auto any = [](const RowToken&, const RowToken&) { return true; };
-  walk.for_runs(position, any, [&](size_t first, size_t n_tokens) {
-    const AttentionPart to = into.from_row(first * walk.group_size(), walk.out_stride());
+// Takes a chunk into the rows' results: the first one that a row sees begins its result.
+void Attention::take_chunk(const Walk& walk, size_t chunk, const AttentionPart& total,
+                           const AttentionPart& part) const noexcept {
+  const size_t begin = chunk * kChunkTokens;
+  const auto begins = [&](size_t i) { return walk.first_key(i) >= begin; };
+  const auto same = [&](size_t i, size_t j) { return begins(i) == begins(j); };
+  walk.for_runs(begin, begin + kChunkTokens, same, [&](size_t first, size_t n_tokens) {
+    const size_t n_rows = n_tokens * walk.group_size();
+    const AttentionPart to = total.from_row(first * walk.group_size(), walk.out_stride());
     const AttentionPart from = part.from_row(first * walk.group_size(), walk.out_stride());
-    kernels_.attention_merge(to.max, to.sum, to.out, from.max, from.sum, from.out, n_tokens * walk.group_size(),
-                             walk.heads.head_dim);
+    if (!begins(first)) return merge(walk, n_rows, to, from);
+    std::memcpy(to.max, from.max, n_rows * sizeof(float));
+    std::memcpy(to.sum, from.sum, n_rows * sizeof(float));
+    std::memcpy(to.out, from.out, n_rows * walk.out_stride() * sizeof(float));
   });
 }
 
-void Attention::finish(const Walk& walk, const AttentionPart& total) const noexcept {
+// A sink is one more score of a row, without a value: merged last, as a block of its own.
+void Attention::add_sinks(const Walk& walk, std::span<const float> sinks, const AttentionPart& total,
+                          const AttentionPart& spare) const noexcept {
+  const size_t group = walk.group_size();
+  const size_t n_rows = walk.tile.n_tokens * group;
+  for (size_t row = 0; row < n_rows; ++row) {
+    spare.max[row] = sinks[walk.tile.kv_head * group + row % group];
+    spare.sum[row] = 1;
+  }
+  std::memset(spare.out, 0, n_rows * walk.out_stride() * sizeof(float));
+  merge(walk, n_rows, total, spare);
+}
+
+void Attention::finish(const Walk& walk, const LayerWeights& layer, const AttentionPart& total,
+                       const AttentionPart& spare) const noexcept {
+  if (!layer.sinks.empty()) add_sinks(walk, layer.sinks, total, spare);
   const AttentionTile& tile = walk.tile;
   const size_t head_dim = walk.heads.head_dim;
   for (size_t token = 0; token < tile.n_tokens; ++token) {
@@ -273,35 +335,38 @@ void Attention::finish(const Walk& walk, const AttentionPart& total) const noexc
   }
 }
 
-void Attention::walk_tile(const Walk& walk, Scratch::AttentionWorkspace& workspace) const noexcept {
-  walk_chunk(walk, 0, workspace.total, workspace);
-  for (size_t chunk = 1; chunk < chunks_of(walk.n_tokens()); ++chunk) {
+void Attention::walk_tile(const Walk& walk, const LayerWeights& layer,
+                          Scratch::AttentionWorkspace& workspace) const noexcept {
+  walk_chunk(walk, walk.first_chunk(), workspace.total, workspace);
+  for (size_t chunk = walk.first_chunk() + 1; chunk < walk.end_chunk(); ++chunk) {
     walk_chunk(walk, chunk, workspace.chunk, workspace);
-    merge(walk, chunk * kChunkTokens, workspace.total, workspace.chunk);
+    take_chunk(walk, chunk, workspace.total, workspace.chunk);
   }
-  finish(walk, workspace.total);
+  finish(walk, layer, workspace.total, workspace.block);
 }
 
 void Attention::run(size_t index, const LayerWeights& layer, Scratch& scratch) const noexcept {
   const auto walk_of = [&](size_t tile) { return Walk{scratch.tiles[tile], index, layer.spec->attention, scratch}; };
   const size_t n_chunks = chunks_of(longest(scratch.sequences));
   if (!splits(scratch.tiles.size(), n_chunks)) {
-    pool_.run(scratch.tiles.size(),
-              [&](size_t item, size_t thread) noexcept { walk_tile(walk_of(item), scratch.workspaces[thread]); });
+    pool_.run(scratch.tiles.size(), [&](size_t item, size_t thread) noexcept {
+      walk_tile(walk_of(item), layer, scratch.workspaces[thread]);
+    });
     return;
   }
   const std::span<const AttentionPart> parts = scratch.reserve_parts(0, 0);
   pool_.run(scratch.tiles.size() * n_chunks, [&](size_t item, size_t thread) noexcept {
     const Walk walk = walk_of(item / n_chunks);
-    if (item % n_chunks < chunks_of(walk.n_tokens()))
-      walk_chunk(walk, item % n_chunks, parts[item], scratch.workspaces[thread]);
+    const size_t chunk = item % n_chunks;
+    if (chunk >= walk.first_chunk() && chunk < walk.end_chunk())
+      walk_chunk(walk, chunk, parts[item], scratch.workspaces[thread]);
   });
   for (size_t tile = 0; tile < scratch.tiles.size(); ++tile) {
     const Walk walk = walk_of(tile);
-    const AttentionPart& total = parts[tile * n_chunks];
-    for (size_t chunk = 1; chunk < chunks_of(walk.n_tokens()); ++chunk)
-      merge(walk, chunk * kChunkTokens, total, parts[tile * n_chunks + chunk]);
-    finish(walk, total);
+    const AttentionPart& total = parts[tile * n_chunks + walk.first_chunk()];
+    for (size_t chunk = walk.first_chunk() + 1; chunk < walk.end_chunk(); ++chunk)
+      take_chunk(walk, chunk, total, parts[tile * n_chunks + chunk]);
+    finish(walk, layer, total, scratch.workspaces[0].block);
   }
 }
 

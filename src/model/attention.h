@@ -46,18 +46,24 @@ class Attention {
  private:
   struct Walk;
   void arrange(const checkpoint::AttentionSpec& heads, Scratch& scratch) const noexcept;
-  void turn_heads(float* head, size_t n_heads, const Norm& norm, const checkpoint::AttentionSpec& heads, size_t row,
-                  const Scratch& scratch) const noexcept;
+  void normalize_rows(const LayerWeights& layer, Scratch& scratch) const noexcept;
+  void turn_heads(float* row_values, const checkpoint::HeadSlices& slices, size_t first, size_t n, const Norm& norm,
+                  const checkpoint::AttentionSpec& heads, size_t row, const Scratch& scratch) const noexcept;
   void store_tile(const AttentionTile& tile, size_t index, const LayerWeights& layer,
                   Scratch& scratch) const noexcept;
   void walk_block(const Walk& walk, size_t block, const AttentionPart& into,
                   Scratch::AttentionWorkspace& workspace) const noexcept;
   void walk_chunk(const Walk& walk, size_t chunk, const AttentionPart& into,
                   Scratch::AttentionWorkspace& workspace) const noexcept;
-  void walk_tile(const Walk& walk, Scratch::AttentionWorkspace& workspace) const noexcept;
-  void merge(const Walk& walk, size_t position, const AttentionPart& into,
-             const AttentionPart& part) const noexcept;
-  void finish(const Walk& walk, const AttentionPart& total) const noexcept;
+  void walk_tile(const Walk& walk, const LayerWeights& layer,
+                 Scratch::AttentionWorkspace& workspace) const noexcept;
+  void merge(const Walk& walk, size_t n_rows, const AttentionPart& into, const AttentionPart& part) const noexcept;
+  void take_chunk(const Walk& walk, size_t chunk, const AttentionPart& total,
+                  const AttentionPart& part) const noexcept;
+  void add_sinks(const Walk& walk, std::span<const float> sinks, const AttentionPart& total,
+                 const AttentionPart& spare) const noexcept;
+  void finish(const Walk& walk, const LayerWeights& layer, const AttentionPart& total,
+              const AttentionPart& spare) const noexcept;
   bool splits(size_t n_tiles, size_t n_chunks) const noexcept;
   size_t most_split_tiles() const noexcept { return 4 * pool_.n_threads(); }
 

@@ -12,7 +12,9 @@ Forward::Forward(const checkpoint::ModelSpec& spec, const Weights& weights, cons
       weights_(weights),
       kernels_(kernels),
       attention_(spec, kernels, pool),
-      products_(kernels, pool, rounding) {}
+      products_(kernels, pool, rounding),
+      experts_(kernels, pool, rounding),
+      residual_scale_(static_cast<float>(spec.residual_scale)) {}
 
 void Forward::run(std::span<const Step> steps, float* logits, Scratch& scratch) const {
   size_t n_rows = 0;
@@ -32,7 +34,7 @@ void Forward::run(std::span<const Step> steps, float* logits, Scratch& scratch) 
     attention_.store(i, layer, scratch);  // norms and rotation of q and k; k and v join the cache
     attention_.run(i, layer, scratch);    // softmax(q K * scale) V
     add_attention(layer, scratch);        // x += attention W_o
-    add_feed_forward(layer, scratch);     // x += (silu(norm(x) W_gate) * norm(x) W_up) W_down
+    add_feed_forward(layer, scratch);     // x += (silu(norm(x) W_gate) * norm(x) W_up) W_down, or experts
   }
   compute_logits(steps, logits, scratch);
   for (const Step& step : steps) step.kv->advance(step.ids.size());
@@ -43,8 +45,15 @@ void Forward::embed(std::span<const Step> steps, Scratch& scratch) const noexcep
   scratch.x_rows.clear();
   for (const Step& step : steps) {
     for (const int32_t id : step.ids) {
-      float* x = scratch.x + scratch.x_rows.size() * hidden;
+      const size_t row = scratch.x_rows.size();
+      float* x = scratch.x + row * hidden;
       kernels_.widen(weights_.embedding.row(static_cast<size_t>(id)), weights_.embedding.type, hidden, x);
+      if (spec_.embedding_scale != 1) kernels_.scale(x, static_cast<float>(spec_.embedding_scale), hidden);
+      if (weights_.positions.n_features != 0) {
+        kernels_.widen(weights_.positions.row(scratch.tokens[row].position), weights_.positions.type, hidden,
+                       scratch.product);
+        kernels_.add(x, scratch.product, hidden);
+      }
       scratch.x_rows.push_back(x);
     }
   }
@@ -53,10 +62,11 @@ void Forward::embed(std::span<const Step> steps, Scratch& scratch) const noexcep
 // Cosines and sines of every row's position, for each kind of rotation.
 void Forward::rotate_positions(Scratch& scratch) const noexcept {
   for (size_t i = 0; i < spec_.rotations.size(); ++i) {
-    const std::vector<float>& frequencies = spec_.rotations[i].inverse_frequencies;
+    const checkpoint::RotationSpec& rotation = spec_.rotations[i];
+    const size_t n_pairs = rotation.inverse_frequencies.size();
     for (size_t row = 0; row < scratch.tokens.size(); ++row)
-      rotate_position(frequencies, scratch.tokens[row].position, scratch.rotations[i].cos + row * frequencies.size(),
-                      scratch.rotations[i].sin + row * frequencies.size());
+      rotate_position(rotation.inverse_frequencies, rotation.factor, scratch.tokens[row].position,
+                      scratch.rotations[i].cos + row * n_pairs, scratch.rotations[i].sin + row * n_pairs);
   }
 }
 
@@ -71,29 +81,64 @@ void Forward::project(const LayerWeights& layer, Scratch& scratch) const noexcep
     // Matrices that follow one another share packed inputs where their types do.
     const bool is_last = i + 1 == layer.projections.size() || layer.projections[i + 1].type != matrix.type;
     if (!is_last) continue;
-    products_.pack_normalized(scratch.x_rows, layer.attention_norm, matrix.type, scratch.packed, scratch);
+    products_.pack_normalized(scratch.x_rows, spec_.hidden_size, layer.attention_norm, matrix.type, scratch.packed,
+                              scratch);
     products_.multiply(targets, scratch.x_rows.size(), scratch.packed, scratch);
     targets.clear();
   }
 }
 
+// x += norm(packed W^T) * residual_scale
+void Forward::add_product(const Matrix& matrix, const std::byte* packed, const Norm& norm_after,
+                          Scratch& scratch) const noexcept {
+  const size_t n_rows = scratch.x_rows.size();
+  if (!norm_after.exists() && residual_scale_ == 1)
+    return products_.multiply_add(matrix, n_rows, packed, scratch.x, scratch);
+  const ProductTarget target{&matrix, scratch.product, matrix.n_features};
+  products_.multiply({&target, 1}, n_rows, packed, scratch);
+  products_.add_normalized(scratch.x, scratch.product, n_rows, spec_.hidden_size, norm_after, residual_scale_);
+}
+
 void Forward::add_attention(const LayerWeights& layer, Scratch& scratch) const noexcept {
   const size_t n_rows = scratch.x_rows.size();
   products_.pack(scratch.attention, n_rows, layer.output.k, layer.output.type, scratch.packed);
-  products_.multiply_add(layer.output, n_rows, scratch.packed, scratch.x, scratch);
+  if (layer.spec->branches == checkpoint::Branches::Sequential)
+    return add_product(layer.output, scratch.packed, layer.attention_norm_after, scratch);
+  // The feed-forward reads x as it is now, so the branch is kept until that has been read.
+  const ProductTarget target{&layer.output, scratch.branch, layer.output.n_features};
+  products_.multiply({&target, 1}, n_rows, scratch.packed, scratch);
 }
 
 void Forward::add_feed_forward(const LayerWeights& layer, Scratch& scratch) const noexcept {
+  if (layer.spec->experts) return add_experts(layer, scratch);
   const size_t n_rows = scratch.x_rows.size();
+  const size_t hidden = spec_.hidden_size;
   const MlpWeights& mlp = layer.mlp;
-  products_.pack_normalized(scratch.x_rows, layer.mlp_norm, mlp.gate.type, scratch.packed, scratch);
-  const std::byte* packed_up = scratch.packed;
-  if (mlp.up.type != mlp.gate.type) {
-    products_.pack_normalized(scratch.x_rows, layer.mlp_norm, mlp.up.type, scratch.packed_up, scratch);
-    packed_up = scratch.packed_up;
+  const bool shares_norm = layer.spec->branches == checkpoint::Branches::ParallelSharedNorm;
+  const Norm& norm = shares_norm ? layer.attention_norm : layer.mlp_norm;
+  const auto pack_input = [&](const Matrix& matrix, std::byte* packed) {
+    products_.pack_normalized(scratch.x_rows, hidden, norm, matrix.type, packed, scratch);
+    return packed;
+  };
+  const std::byte* packed_up = pack_input(mlp.up, scratch.packed_up);
+  if (mlp.is_gated()) {
+    const bool is_shared = mlp.gate.type == mlp.up.type;
+    const std::byte* packed = is_shared ? packed_up : pack_input(mlp.gate, scratch.packed);
+    products_.multiply_gated(mlp, n_rows, packed, packed_up, scratch.packed_gated, scratch);
+  } else {
+    products_.multiply_activated(mlp, n_rows, packed_up, scratch.packed_gated, scratch);
   }
-  products_.multiply_gated(mlp, n_rows, scratch.packed, packed_up, scratch.packed_gated, scratch);
-  products_.multiply_add(mlp.down, n_rows, scratch.packed_gated, scratch.x, scratch);
+  if (layer.spec->branches != checkpoint::Branches::Sequential)
+    products_.add_normalized(scratch.x, scratch.branch, n_rows, hidden, layer.attention_norm_after, residual_scale_);
+  add_product(mlp.down, scratch.packed_gated, layer.mlp_norm_after, scratch);
+}
+
+void Forward::add_experts(const LayerWeights& layer, Scratch& scratch) const noexcept {
+  const size_t n_rows = scratch.x_rows.size();
+  const size_t hidden = spec_.hidden_size;
+  products_.normalize(scratch.x_rows, hidden, layer.mlp_norm, scratch.experts.normed);
+  experts_.run(layer, n_rows, scratch.experts.normed, scratch.branch, scratch);
+  products_.add_normalized(scratch.x, scratch.branch, n_rows, hidden, layer.mlp_norm_after, residual_scale_);
 }
 
 void Forward::compute_logits(std::span<const Step> steps, float* logits, Scratch& scratch) const noexcept {
@@ -105,9 +150,16 @@ void Forward::compute_logits(std::span<const Step> steps, float* logits, Scratch
       scratch.x_rows.push_back(scratch.x + (n_rows - i) * spec_.hidden_size);
   }
   if (scratch.x_rows.empty()) return;
-  products_.pack_normalized(scratch.x_rows, weights_.final_norm, weights_.head.type, scratch.packed, scratch);
-  const ProductTarget target{&weights_.head, logits, weights_.head.n_features};
-  products_.multiply({&target, 1}, scratch.x_rows.size(), scratch.packed, scratch);
+  const size_t n_logits = scratch.x_rows.size();
+  products_.pack_normalized(scratch.x_rows, spec_.hidden_size, weights_.final_norm, weights_.head.type,
+                            scratch.packed, scratch);
+  const ProductTarget target{&weights_.head, logits, spec_.vocab_size};
+  products_.multiply({&target, 1}, n_logits, scratch.packed, scratch);
+  for (size_t row = 0; row < n_logits; ++row) {
+    float* y = logits + row * spec_.vocab_size;
+    if (spec_.logit_scale != 1) kernels_.scale(y, static_cast<float>(spec_.logit_scale), spec_.vocab_size);
+    if (spec_.logit_cap != 0) kernels_.cap(y, static_cast<float>(spec_.logit_cap), spec_.vocab_size);
+  }
 }
 
 }  // namespace kvfork::model

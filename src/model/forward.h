@@ -12,6 +12,7 @@
 #include "checkpoint/model_spec.h"
 #include "kernels/kernels.h"
 #include "model/attention.h"
+#include "model/experts.h"
 #include "model/kv_cache.h"
 #include "model/products.h"
 #include "model/scratch.h"
@@ -47,6 +48,9 @@ class Forward {
   void project(const LayerWeights& layer, Scratch& scratch) const noexcept;
   void add_attention(const LayerWeights& layer, Scratch& scratch) const noexcept;
   void add_feed_forward(const LayerWeights& layer, Scratch& scratch) const noexcept;
+  void add_experts(const LayerWeights& layer, Scratch& scratch) const noexcept;
+  void add_product(const Matrix& matrix, const std::byte* packed, const Norm& norm_after,
+                   Scratch& scratch) const noexcept;
   void compute_logits(std::span<const Step> steps, float* logits, Scratch& scratch) const noexcept;
 
   const checkpoint::ModelSpec& spec_;
@@ -54,6 +58,8 @@ class Forward {
   const kernels::KernelTable& kernels_;
   Attention attention_;
   Products products_;
+  Experts experts_;
+  float residual_scale_;
 };
 
 }  // namespace kvfork::model

@@ -2,6 +2,7 @@
 #include "model/products.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace kvfork::model {
 
@@ -26,26 +27,40 @@ struct Products::Division {
   size_t end(size_t item) const { return std::min(n_features, begin(item) + per_item); }
 };
 
-void Products::pack_normalized(std::span<const float* const> rows, const Norm& norm, kernels::Element type,
-                               std::byte* packed, Scratch& scratch) const noexcept {
-  const size_t width = norm.weight.size();
+void Products::pack_normalized(std::span<const float* const> rows, size_t width, const Norm& norm,
+                               kernels::Element type, std::byte* packed, Scratch& scratch) const noexcept {
   pack_rows(rows.size(), width, type, packed, [&](size_t begin, size_t end, size_t thread) noexcept {
+    if (!norm.exists()) return rows[begin];
     float* normalized = scratch.norm + thread * kernels_.pack_rows * width;
     for (size_t row = begin; row < end; ++row)
-      kernels_.norm({.x = rows[row],
-                     .weight = norm.weight.data(),
-                     .bias = nullptr,
-                     .eps = norm.eps,
-                     .subtracts_mean = false,
-                     .n = width,
-                     .y = normalized + (row - begin) * width});
-    return normalized;
+      kernels_.norm(norm.args(rows[row], width, normalized + (row - begin) * width));
+    return static_cast<const float*>(normalized);
+  });
+}
+
+void Products::normalize(std::span<const float* const> rows, size_t width, const Norm& norm,
+                         float* y) const noexcept {
+  pool_.run(rows.size(), [&](size_t row, size_t) noexcept {
+    if (norm.exists()) {
+      kernels_.norm(norm.args(rows[row], width, y + row * width));
+    } else {
+      std::memcpy(y + row * width, rows[row], width * sizeof *y);
+    }
   });
 }
 
 void Products::pack(const float* x, size_t n_rows, size_t k, kernels::Element type,
                     std::byte* packed) const noexcept {
   pack_rows(n_rows, k, type, packed, [&](size_t begin, size_t, size_t) noexcept { return x + begin * k; });
+}
+
+void Products::pack_gathered(const float* x, std::span<const uint32_t> rows, size_t k, kernels::Element type,
+                             std::byte* packed, Scratch& scratch) const noexcept {
+  pack_rows(rows.size(), k, type, packed, [&](size_t begin, size_t end, size_t thread) noexcept {
+    float* gathered = scratch.norm + thread * kernels_.pack_rows * k;
+    for (size_t i = begin; i < end; ++i) std::memcpy(gathered + (i - begin) * k, x + rows[i] * k, k * sizeof *x);
+    return static_cast<const float*>(gathered);
+  });
 }
 
 // packed = rows that make(begin, end, thread) points to, in runs of the kernel set's pack_rows.
@@ -133,7 +148,39 @@ void Products::multiply_gated(const MlpWeights& mlp, size_t n_rows, const std::b
                     .up = arguments(mlp.up, division, item, packed_up, scratch.work(thread)),
                     .n_features = mlp.down.k,
                     .out_type = mlp.down.type,
-                    .packed = packed_out});
+                    .packed = packed_out,
+                    .activation = mlp.activation,
+                    .clamp = mlp.clamp});
+  });
+}
+
+void Products::multiply_activated(const MlpWeights& mlp, size_t n_rows, const std::byte* packed,
+                                  std::byte* packed_out, Scratch& scratch) const noexcept {
+  const size_t inner = mlp.up.n_features;
+  const Division division(*this, mlp.up, n_rows);
+  pool_.run(division.n_items(), [&](size_t item, size_t thread) noexcept {
+    kernels::MatmulArgs args = arguments(mlp.up, division, item, packed, scratch.work(thread));
+    args.y = scratch.inner;
+    args.y_stride = inner;
+    kernels_.matmul(args);
+    for (size_t row = args.row_begin; row < args.row_end; ++row) {
+      float* y = scratch.inner + row * inner + args.feature_begin;
+      kernels_.activate(mlp.activation, y, args.feature_end - args.feature_begin, y);
+    }
+  });
+  pack(scratch.inner, n_rows, inner, mlp.down.type, packed_out);
+}
+
+void Products::add_normalized(float* x, float* y, size_t n_rows, size_t width, const Norm& norm,
+                              float factor) const noexcept {
+  pool_.run(n_rows, [&](size_t row, size_t) noexcept {
+    float* from = y + row * width;
+    if (norm.exists()) kernels_.norm(norm.args(from, width, from));
+    if (factor == 1) {
+      kernels_.add(x + row * width, from, width);
+    } else {
+      kernels_.add_scaled(x + row * width, from, factor, width);
+    }
   });
 }
 

@@ -55,13 +55,13 @@ SineCosine sine_cosine(double angle) noexcept {
   }
 }
 
-void rotate_position(const std::vector<float>& inverse_frequencies, size_t position, float* cos,
+void rotate_position(const std::vector<float>& inverse_frequencies, float factor, size_t position, float* cos,
                      float* sin) noexcept {
   for (size_t i = 0; i < inverse_frequencies.size(); ++i) {
     // The angle is float32 in the reference; sine and cosine are taken in double here and rounded once.
     const SineCosine rotation = sine_cosine(static_cast<float>(position) * inverse_frequencies[i]);
-    cos[i] = static_cast<float>(rotation.cosine);
-    sin[i] = static_cast<float>(rotation.sine);
+    cos[i] = static_cast<float>(rotation.cosine) * factor;
+    sin[i] = static_cast<float>(rotation.sine) * factor;
   }
 }
 

@@ -44,6 +44,10 @@ struct Widths {
   size_t n_kv_heads = 0;
   size_t out_stride = 0;
   size_t tile_rows = 0;
+  bool has_plain_mlp = false;
+  size_t n_experts = 0;
+  size_t top_k = 0;
+  size_t expert_inner = 0;
 
   explicit Widths(const checkpoint::ModelSpec& spec) : hidden(spec.hidden_size), tile_rows(attention_tile_rows(spec)) {
     for (const checkpoint::LayerSpec& layer : spec.layers) {
@@ -51,9 +55,28 @@ struct Widths {
       projected = std::max(projected, heads.projected_width);
       attention = std::max(attention, heads.n_heads * heads.head_dim);
       inner = std::max(inner, layer.mlp.down.k);
+      has_plain_mlp |= layer.mlp.up.exists() && !layer.mlp.gate.exists();
+      if (layer.experts) take_experts(*layer.experts);
       n_kv_heads = std::max(n_kv_heads, heads.n_kv_heads);
       out_stride = std::max(out_stride, kernels::value_stride(heads.head_dim));
     }
+  }
+
+  void take_experts(const checkpoint::ExpertsSpec& experts) {
+    n_experts = std::max(n_experts, experts.experts.size());
+    top_k = std::max(top_k, experts.top_k);
+    expert_inner = std::max(expert_inner, experts.experts.front().down.k);
+    if (experts.shared) inner = std::max(inner, experts.shared->down.k);
+  }
+
+  // Of packed rows of k numbers of all experts together: at most so many groups of 16 rows are filled or begun.
+  size_t packed_expert_bytes(const kernels::KernelTable& kernels, size_t max_rows, size_t k) const {
+    size_t group_bytes = 0;
+    for (const auto type : {kernels::Element::F32, kernels::Element::F16, kernels::Element::BF16}) {
+      for (size_t n = 1; n <= 16; ++n) group_bytes = std::max(group_bytes, kernels.packed_bytes(n, k, type));
+    }
+    const size_t slots = max_rows * top_k;
+    return (slots / 16 + std::min(slots, n_experts)) * group_bytes;
   }
 
   // Of packed rows of the widest input. Every width is asked for: the widest rows need not take the most bytes.
@@ -76,6 +99,17 @@ Scratch::Scratch(const checkpoint::ModelSpec& spec, const kernels::KernelTable& 
   out_stride_ = widths.out_stride;
   rotations.resize(spec.rotations.size());
   const size_t n_packed = widths.packed_bytes(kernels, max_rows);
+  if (widths.n_experts != 0) {
+    const size_t n_slots = max_rows * widths.top_k;
+    experts.packed_bytes = widths.packed_expert_bytes(kernels, max_rows, widths.hidden);
+    experts.packed_inner_bytes = widths.packed_expert_bytes(kernels, max_rows, widths.expert_inner);
+    experts.work.resize(n_threads * 2 * widths.n_experts);
+    experts.choices.resize(n_slots);
+    experts.slots.resize(n_slots);
+    experts.rows.resize(n_slots);
+    experts.counts.resize(widths.n_experts);
+    experts.active.reserve(widths.n_experts);
+  }
   const auto carve = [&](Carver carver) {
     x = carver.floats(max_rows * widths.hidden);
     norm = carver.floats(n_threads * kernels.pack_rows * widths.hidden);
@@ -86,6 +120,15 @@ Scratch::Scratch(const checkpoint::ModelSpec& spec, const kernels::KernelTable& 
     projected = carver.floats(max_rows * widths.projected);
     attention = carver.floats(max_rows * widths.attention);
     product = carver.floats(max_rows * widths.hidden);
+    branch = carver.floats(max_rows * widths.hidden);
+    if (widths.has_plain_mlp) inner = carver.floats(max_rows * widths.inner);
+    if (widths.n_experts != 0) {
+      experts.normed = carver.floats(max_rows * widths.hidden);
+      experts.scores = carver.floats(max_rows * widths.n_experts);
+      experts.results = carver.floats(max_rows * widths.top_k * widths.hidden);
+      experts.packed = carver.bytes(experts.packed_bytes);
+      experts.packed_inner = carver.bytes(experts.packed_inner_bytes);
+    }
     for (size_t i = 0; i < rotations.size(); ++i) {
       rotations[i].cos = carver.floats(max_rows * spec.rotations[i].inverse_frequencies.size());
       rotations[i].sin = carver.floats(max_rows * spec.rotations[i].inverse_frequencies.size());
@@ -102,7 +145,7 @@ Scratch::Scratch(const checkpoint::ModelSpec& spec, const kernels::KernelTable& 
   for (size_t thread = 0; thread < n_threads; ++thread) workspaces[thread].kernels = work(thread);
   for (auto& workspace : workspaces) {
     workspace.q.resize(widths.tile_rows);
-    workspace.n_valid.resize(widths.tile_rows);
+    workspace.seen.resize(widths.tile_rows);
   }
   tiles.reserve(max_rows * widths.n_kv_heads);
   sequences.reserve(max_rows);

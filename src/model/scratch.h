@@ -48,6 +48,12 @@ struct SequenceRows {
   size_t position;
 };
 
+/// An expert that a row has chosen, and what its result is multiplied by.
+struct Choice {
+  uint32_t expert = 0;
+  float weight = 0;
+};
+
 struct Matrix;
 
 /// A product's matrix, and where its results go: row r at y + r * y_stride.
@@ -70,6 +76,8 @@ class Scratch {
   float* norm = nullptr;              // [n_threads, pack_rows, hidden] normalized rows
   std::byte* packed = nullptr;        // max_rows packed rows of the widest product input
   std::byte* packed_up = nullptr;     // the same, for W_up where its type is not W_gate's
+  float* inner = nullptr;             // [max_rows, inner] of a feed-forward without gate
+  float* branch = nullptr;            // [max_rows, hidden] what a branch of a layer gives, before it is added to x
   std::byte* packed_gated = nullptr;  // the same, made while others are read
   float* projected = nullptr;         // [max_rows, projected_width] q, k and v as the layer's spec places them
   float* attention = nullptr;         // [max_rows, n_heads * head_dim]
@@ -82,13 +90,39 @@ class Scratch {
   };
   std::vector<Rotation> rotations;  // those of the spec
 
+  /// The rows of one expert: slots [first_slot, first_slot + n_rows), and where they lie packed.
+  struct ExpertRows {
+    size_t expert;
+    size_t first_slot;
+    size_t n_rows;
+    size_t packed;        // bytes from Experts::packed
+    size_t packed_inner;  // bytes from Experts::packed_inner
+  };
+
+  /// What a mixture of experts needs; empty where no layer has one. A slot is a pair of a row and an expert it chose.
+  struct Experts {
+    float* normed = nullptr;            // [max_rows, hidden]
+    float* scores = nullptr;            // [max_rows, n_experts]
+    float* results = nullptr;           // [slots, hidden]
+    std::byte* packed = nullptr;        // the rows of every expert, packed
+    std::byte* packed_inner = nullptr;  // the same of what is between the two products
+    size_t packed_bytes = 0;
+    size_t packed_inner_bytes = 0;
+    std::vector<double> work;        // [n_threads, 2 * n_experts]
+    std::vector<Choice> choices;     // [max_rows, top_k]
+    std::vector<uint32_t> slots;     // [max_rows, top_k] the slot of each choice
+    std::vector<uint32_t> rows;      // the row of each slot
+    std::vector<uint32_t> counts;    // [n_experts]
+    std::vector<ExpertRows> active;  // capacity n_experts
+  } experts;
+
   /// What kernels that `thread` calls may write to: workspace_bytes.
   std::byte* work(size_t thread) const noexcept { return work_ + thread * work_bytes_; }
 
   /// What one thread needs while it walks the keys of a tile.
   struct AttentionWorkspace {
-    std::vector<const float*> q;    // [rows]
-    std::vector<uint32_t> n_valid;  // [rows]
+    std::vector<const float*> q;          // [rows]
+    std::vector<kernels::KeyRange> seen;  // [rows]
     AttentionPart total, chunk, block;
     std::byte* kernels = nullptr;  // work(thread)
   };

@@ -20,6 +20,23 @@ kernels::Element element_of(const checkpoint::Weight& weight) {
   }
 }
 
+kernels::Activation activation_of(const checkpoint::MlpSpec& spec) {
+  if (spec.clamp != 0) return kernels::Activation::SwishClamped;
+  switch (spec.activation) {
+    case checkpoint::Activation::Silu:
+      return kernels::Activation::Silu;
+    case checkpoint::Activation::Gelu:
+      return kernels::Activation::Gelu;
+    case checkpoint::Activation::GeluTanh:
+      return kernels::Activation::GeluTanh;
+    case checkpoint::Activation::Relu:
+      return kernels::Activation::Relu;
+    case checkpoint::Activation::ReluSquared:
+      return kernels::Activation::ReluSquared;
+  }
+  return kernels::Activation::Silu;
+}
+
 class Resolver {
  public:
   explicit Resolver(const std::vector<checkpoint::Weight>& weights) : weights_(weights) {}
@@ -51,7 +68,26 @@ class Resolver {
   }
 
   Norm norm(const checkpoint::NormSpec& spec) const {
-    return {.weight = vector(spec.weight, spec.weight_offset), .eps = static_cast<float>(spec.eps)};
+    return {.kind = spec.kind,
+            .weight = vector(spec.weight, spec.weight_offset),
+            .bias = vector(spec.bias),
+            .eps = static_cast<float>(spec.eps)};
+  }
+
+  MlpWeights mlp(const checkpoint::MlpSpec& spec) const {
+    return {.gate = matrix(spec.gate),
+            .up = matrix(spec.up),
+            .down = matrix(spec.down),
+            .activation = activation_of(spec),
+            .clamp = static_cast<float>(spec.clamp)};
+  }
+
+  ExpertsWeights experts(const checkpoint::ExpertsSpec& spec) const {
+    ExpertsWeights experts{.router = matrix(spec.router), .correction = vector(spec.correction)};
+    for (const checkpoint::MlpSpec& expert : spec.experts) experts.experts.push_back(mlp(expert));
+    if (spec.shared) experts.shared = mlp(*spec.shared);
+    experts.shared_gate = matrix(spec.shared_gate);
+    return experts;
   }
 
   LayerWeights layer(const checkpoint::LayerSpec& spec) const {
@@ -60,9 +96,13 @@ class Resolver {
                        .projections = {},
                        .q_norm = norm(spec.attention.q_norm),
                        .k_norm = norm(spec.attention.k_norm),
+                       .sinks = vector(spec.attention.sinks),
                        .output = matrix(spec.attention.output),
+                       .attention_norm_after = norm(spec.attention_norm_after),
                        .mlp_norm = norm(spec.mlp_norm),
-                       .mlp = {matrix(spec.mlp.gate), matrix(spec.mlp.up), matrix(spec.mlp.down)}};
+                       .mlp = mlp(spec.mlp),
+                       .mlp_norm_after = norm(spec.mlp_norm_after)};
+    if (spec.experts) layer.experts = experts(*spec.experts);
     for (const auto& projection : spec.attention.projections) layer.projections.push_back(matrix(projection.matrix));
     return layer;
   }
@@ -78,6 +118,7 @@ Weights make_weights(const checkpoint::Checkpoint& checkpoint) {
   const Resolver resolver(checkpoint.weights());
   Weights weights;
   weights.embedding = resolver.matrix(spec.embedding);
+  weights.positions = resolver.matrix(spec.positions);
   for (const checkpoint::LayerSpec& layer : spec.layers) weights.layers.push_back(resolver.layer(layer));
   weights.final_norm = resolver.norm(spec.final_norm);
   weights.head = resolver.matrix(spec.head);

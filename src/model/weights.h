@@ -28,15 +28,40 @@ struct Matrix {
 };
 
 struct Norm {
-  std::vector<float> weight;
+  checkpoint::NormSpec::Kind kind = checkpoint::NormSpec::Kind::None;
+  std::vector<float> weight;  // empty: none
+  std::vector<float> bias;    // empty: none
   float eps = 0;
 
-  bool exists() const noexcept { return !weight.empty(); }
+  bool exists() const noexcept { return kind != checkpoint::NormSpec::Kind::None; }
+  /// The norm of n numbers, or of part `part` of the weights where there are several of n.
+  kernels::NormArgs args(const float* x, size_t n, float* y, size_t part = 0) const noexcept {
+    return {.x = x,
+            .weight = weight.empty() ? nullptr : weight.data() + part * n,
+            .bias = bias.empty() ? nullptr : bias.data() + part * n,
+            .eps = eps,
+            .subtracts_mean = kind == checkpoint::NormSpec::Kind::Layer,
+            .n = n,
+            .y = y};
+  }
 };
 
 struct MlpWeights {
-  Matrix gate, up;  // [inner, hidden]
+  Matrix gate, up;  // [inner, hidden]; no gate: n_features 0
   Matrix down;      // [hidden, inner]
+  kernels::Activation activation = kernels::Activation::Silu;
+  float clamp = 0;
+
+  bool is_gated() const noexcept { return gate.n_features != 0; }
+};
+
+/// A mixture of experts; empty where a layer has none.
+struct ExpertsWeights {
+  Matrix router;                  // [n_experts, hidden]
+  std::vector<float> correction;  // [n_experts], or empty
+  std::vector<MlpWeights> experts;
+  MlpWeights shared;   // of no experts: down.n_features 0
+  Matrix shared_gate;  // [1, hidden], or n_features 0
 };
 
 /// A layer of the spec; `spec` says how its parts go together and must outlive it.
@@ -45,13 +70,18 @@ struct LayerWeights {
   Norm attention_norm;              // [hidden]
   std::vector<Matrix> projections;  // those of spec->attention, [.., hidden]
   Norm q_norm, k_norm;
-  Matrix output;  // [hidden, n_heads * head_dim]
-  Norm mlp_norm;  // [hidden]
+  std::vector<float> sinks;   // [n_heads], or empty
+  Matrix output;              // [hidden, n_heads * head_dim]
+  Norm attention_norm_after;  // [hidden]
+  Norm mlp_norm;              // [hidden]
   MlpWeights mlp;
+  ExpertsWeights experts;
+  Norm mlp_norm_after;  // [hidden]
 };
 
 struct Weights {
   Matrix embedding;  // [vocab, hidden]
+  Matrix positions;  // [positions, hidden], or n_features 0
   std::vector<LayerWeights> layers;
   Norm final_norm;  // [hidden]
   Matrix head;      // [vocab, hidden]; the embedding when tied

@@ -206,15 +206,16 @@ TEST_F(Amx, AttentionHasTheBitsOfTheTwin) {
                         .v_block = v.data()});
       std::vector<const float*> rows;
       for (size_t r = 0; r < n_rows; ++r) rows.push_back(q.data() + r * head_dim);
-      std::vector<uint32_t> n_valid(n_rows, kBlockTokens);
-      if (n_rows > 3) n_valid[3] = 40;
+      std::vector<KeyRange> seen(n_rows, {0, kBlockTokens});
+      if (n_rows > 3) seen[3] = {0, 40};
+      if (n_rows > 4) seen[4] = {7, kBlockTokens};
       EdgeArray<float> results[2] = {EdgeArray<float>(n_rows * (stride + 2)),
                                      EdgeArray<float>(n_rows * (stride + 2))};
       for (int twin = 0; twin < 2; ++twin) {
         float* out = results[twin].data();
         const KernelTable& table = twin ? emulated_amx_table() : *tiles_;
         table.attention_block({.q = rows.data(),
-                               .n_valid = n_valid.data(),
+                               .seen = seen.data(),
                                .n_rows = n_rows,
                                .head_dim = head_dim,
                                .scale = 1 / std::sqrt(static_cast<float>(head_dim)),

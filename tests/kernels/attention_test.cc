@@ -20,7 +20,7 @@ class Block {
         k_(kBlockTokens * head_dim * element_bytes(kv_type)),
         v_(kBlockTokens * stride_ * element_bytes(kv_type)),
         q_(n_rows * head_dim),
-        n_valid_(n_rows) {
+        seen_(n_rows) {
     Random random(head_dim * 131 + n_rows);
     // NaN in every slot: what has not been stored must not matter.
     std::memset(k_.data(), 0xff, k_.size());
@@ -29,14 +29,14 @@ class Block {
     random.fill(q_);
     // Some rows see the whole block, which a set may treat in its own way.
     for (size_t r = 0; r < n_rows; ++r)
-      n_valid_[r] = static_cast<uint32_t>(random.below(3) == 0 ? n_tokens : 1 + random.below(n_tokens));
+      set_n_valid(r, random.below(3) == 0 ? n_tokens : 1 + random.below(n_tokens));
   }
 
   AttentionBlockArgs args(float* max, float* sum, float* out) {
     queries_.clear();
     for (size_t r = 0; r < n_rows_; ++r) queries_.push_back(q_.data() + r * head_dim_);
     return {.q = queries_.data(),
-            .n_valid = n_valid_.data(),
+            .seen = seen_.data(),
             .n_rows = n_rows_,
             .head_dim = head_dim_,
             .scale = scale(),
@@ -46,32 +46,51 @@ class Block {
             .max = max,
             .sum = sum,
             .out = out,
-            .workspace = make_workspace(table_)};
+            .workspace = make_workspace(table_),
+            .cap = cap_};
   }
 
   bool is_bf16() const { return type_ == Element::BF16; }
   float scale() const { return 1 / std::sqrt(static_cast<float>(head_dim_)) / 8; }
   size_t stride() const { return stride_; }
-  uint32_t n_valid(size_t row) const { return n_valid_[row]; }
-  void set_n_valid(size_t row, size_t n) { n_valid_[row] = static_cast<uint32_t>(n); }
+  uint32_t n_valid(size_t row) const { return seen_[row].last; }
+  void set_n_valid(size_t row, size_t n) { set_seen(row, 0, n); }
+  KeyRange seen(size_t row) const { return seen_[row]; }
+  void set_seen(size_t row, size_t first, size_t last) {
+    seen_[row] = {static_cast<uint32_t>(first), static_cast<uint32_t>(last)};
+  }
+  /// Ranges of any place and length, some rows' the whole block.
+  void draw_ranges(uint64_t seed) {
+    Random random(seed);
+    for (size_t r = 0; r < n_rows_; ++r) {
+      const size_t first = random.below(kBlockTokens);
+      set_seen(r, first, first + 1 + random.below(kBlockTokens - first));
+      if (random.below(4) == 0) set_seen(r, 0, kBlockTokens);
+    }
+  }
+  void set_cap(float cap) { cap_ = cap; }
   reference::Row query(size_t row) const {
     reference::Row values(head_dim_);
     for (size_t d = 0; d < head_dim_; ++d) values[d] = q_[row * head_dim_ + d];
     return values;
   }
   reference::Attention exact(size_t row) const {
-    const std::vector<reference::Row> keys(keys_.begin(), keys_.begin() + n_valid_[row]);
-    const std::vector<reference::Row> values(values_.begin(), values_.begin() + n_valid_[row]);
-    return reference::attention(query(row), keys, values, scale());
+    const auto [first, last] = seen_[row];
+    const std::vector<reference::Row> keys(keys_.begin() + first, keys_.begin() + last);
+    const std::vector<reference::Row> values(values_.begin() + first, values_.begin() + last);
+    return reference::attention(query(row), keys, values, scale(), cap_);
   }
   /// Largest sum over components of |q k|, which rounding errors of a score scale with.
   double score_magnitude(size_t row) const {
     double largest = 0;
-    for (size_t t = 0; t < n_valid_[row]; ++t) {
+    for (size_t t = seen_[row].first; t < seen_[row].last; ++t) {
       largest = std::max(largest, scale() * reference::dot(query(row), keys_[t], 0).magnitude);
     }
     return largest;
   }
+  /// The cap lessens what a score was off before; a division, the tangent (2 ulp) and a product are at most so
+  /// much.
+  double cap_error() const { return 8 * kEpsilon * cap_; }
   double largest_value() const {
     double largest = 0;
     for (const auto& value : values_) {
@@ -79,9 +98,10 @@ class Block {
     }
     return largest;
   }
-  void spoil_from(size_t token) {
+  void spoil_from(size_t token) { spoil(token, kBlockTokens); }
+  void spoil(size_t begin, size_t end) {
     const size_t bytes = element_bytes(type_);
-    for (size_t t = token; t < kBlockTokens; ++t) {
+    for (size_t t = begin; t < end; ++t) {
       std::memset(v_.data() + t * stride_ * bytes, 0xff, stride_ * bytes);
       for (size_t d = 0; d < head_dim_; ++d) {
         std::memset(k_.data() + ((t / kGroupTokens * head_dim_ + d) * kGroupTokens + t % kGroupTokens) * bytes,
@@ -121,7 +141,8 @@ class Block {
   size_t head_dim_, stride_, n_rows_;
   EdgeArray<char> k_, v_;
   EdgeArray<float> q_;
-  std::vector<uint32_t> n_valid_;
+  std::vector<KeyRange> seen_;
+  float cap_ = 0;
   std::vector<const float*> queries_;
   std::vector<reference::Row> keys_, values_;
 };
@@ -142,9 +163,10 @@ class Attention : public EachSet {
     // On tiles the query is rounded to bfloat16 first, and so is p.
     const double rounding = block.is_bf16() && std::string(table().name).starts_with("amx") ? 0x1p-8 : 0;
     const double score_error =
-        ((2.0 * static_cast<double>(head_dim) + 2) * kEpsilon + rounding) * block.score_magnitude(row) + 1e-30;
+        ((2.0 * static_cast<double>(head_dim) + 2) * kEpsilon + rounding) * block.score_magnitude(row) +
+        block.cap_error() + 1e-30;
     const double p_error = std::expm1(2 * score_error) + 4 * kEpsilon + rounding;
-    const double n = block.n_valid(row);
+    const double n = block.seen(row).last - block.seen(row).first;
     EXPECT_TRUE(close_to(result.max[row], exact.max, score_error)) << "max of row " << row;
     const double sum_tolerance = (p_error + 80 * kEpsilon) * exact.sum;
     ASSERT_TRUE(close_to(result.sum[row], exact.sum, sum_tolerance)) << "sum of row " << row;
@@ -181,6 +203,107 @@ TEST_P(Attention, EveryCountOfKeys) {
   }
 }
 
+TEST_P(Attention, RangesAgreeWithTwin) {
+  for (Element type : kKvTypes) {
+    for (size_t head_dim : {1, 17, 64, 96, 257}) {
+      for (size_t n_rows : {1, 2, 5, 14, 33}) {
+        SCOPED_TRACE(testing::Message() << "head_dim " << head_dim << " rows " << n_rows);
+        Block block(table(), type, head_dim, n_rows);
+        block.draw_ranges(head_dim + n_rows);
+        Result result(n_rows, block.stride());
+        run(block, result);
+        for (size_t r = 0; r < n_rows; ++r) expect_agrees(block, result, r, head_dim);
+      }
+    }
+  }
+}
+
+TEST_P(Attention, EveryRange) {
+  for (Element type : kKvTypes) {
+    for (size_t first = 0; first < kBlockTokens; ++first) {
+      const size_t n = kBlockTokens - first;
+      Block block(table(), type, 24, n);
+      for (size_t r = 0; r < n; ++r) block.set_seen(r, first, first + r + 1);
+      Result result(n, block.stride());
+      run(block, result);
+      for (size_t r = 0; r < n; ++r) expect_agrees(block, result, r, 24);
+    }
+  }
+}
+
+/// With caps that bend most scores, and such as bend none.
+TEST_P(Attention, CappedScoresAgreeWithTwin) {
+  for (Element type : kKvTypes) {
+    for (float cap : {0.5f, 5.0f, 50.0f}) {
+      for (size_t head_dim : {17, 64}) {
+        SCOPED_TRACE(testing::Message() << "cap " << cap << " head_dim " << head_dim);
+        Block block(table(), type, head_dim, 33);
+        block.draw_ranges(head_dim);
+        block.set_cap(cap);
+        Result result(33, block.stride());
+        run(block, result);
+        for (size_t r = 0; r < 33; ++r) expect_agrees(block, result, r, head_dim);
+      }
+    }
+  }
+}
+
+/// A row with a range alone, and in the company of others, whatever lies outside the range.
+TEST_P(Attention, BitsOfARangeDependOnTheRowAlone) {
+  for (Element type : kKvTypes) {
+    for (size_t head_dim : {5, 64, 80}) {
+      constexpr size_t kRows = 23;
+      Block block(table(), type, head_dim, kRows);
+      block.draw_ranges(head_dim);
+      block.set_cap(3);
+      Result together(kRows, block.stride());
+      run(block, together);
+      for (size_t r = 0; r < kRows; ++r) {
+        Block spoilt(table(), type, head_dim, kRows);
+        const KeyRange seen = block.seen(r);
+        spoilt.set_seen(r, seen.first, seen.last);
+        spoilt.set_cap(3);
+        spoilt.spoil(0, seen.first);
+        spoilt.spoil(seen.last, kBlockTokens);
+        Result alone(1, block.stride());
+        AttentionBlockArgs args = spoilt.args(alone.max.data(), alone.sum.data(), alone.out.data());
+        args.q += r;
+        args.seen += r;
+        args.n_rows = 1;
+        table().attention_block(args);
+        EXPECT_TRUE(same_bits(alone.max, together.max.data() + r, 1));
+        EXPECT_TRUE(same_bits(alone.sum, together.sum.data() + r, 1));
+        EXPECT_TRUE(same_bits(alone.out, together.out.data() + r * block.stride(), block.stride())) << "row " << r;
+      }
+    }
+  }
+}
+
+/// A sink is a score more that has no value: merged as a block of its own.
+TEST_P(Attention, ASinkIsMergedAsABlock) {
+  constexpr size_t kRows = 5, kHeadDim = 40;
+  for (float sink : {-3.0f, 0.5f, 40.0f}) {
+    Block block(table(), Element::F32, kHeadDim, kRows);
+    Result result(kRows, block.stride()), none(kRows, block.stride());
+    run(block, result);
+    EdgeArray<float> sinks(kRows), ones(kRows);
+    for (size_t r = 0; r < kRows; ++r) {
+      sinks.set(r, sink);
+      ones.set(r, 1);
+    }
+    table().attention_merge(result.max.data(), result.sum.data(), result.out.data(), sinks.data(), ones.data(),
+                            none.out.data(), kRows, kHeadDim);
+    for (size_t r = 0; r < kRows; ++r) {
+      EdgeArray<float> y(kHeadDim);
+      table().attention_finish(result.out.data() + r * block.stride(), result.sum[r], kHeadDim, y.data());
+      const auto exact = block.exact(r);
+      const double sum = exact.sum + std::exp(sink - exact.max);
+      for (size_t d = 0; d < kHeadDim; ++d)
+        ASSERT_TRUE(close_to(y[d], exact.out[d] / sum, 1e-4 * block.largest_value())) << sink << " row " << r;
+    }
+  }
+}
+
 /// A row alone, in any company, and with anything in the slots beyond its keys.
 TEST_P(Attention, BitsDependOnTheRowAlone) {
   for (Element type : kKvTypes) {
@@ -196,7 +319,7 @@ TEST_P(Attention, BitsDependOnTheRowAlone) {
         Result alone(1, block.stride());
         AttentionBlockArgs args = spoilt.args(alone.max.data(), alone.sum.data(), alone.out.data());
         args.q += r;
-        args.n_valid += r;
+        args.seen += r;
         args.n_rows = 1;
         table().attention_block(args);
         EXPECT_TRUE(same_bits(alone.max, together.max.data() + r, 1));
@@ -208,7 +331,7 @@ TEST_P(Attention, BitsDependOnTheRowAlone) {
         Result part(n, block.stride());
         AttentionBlockArgs args = block.args(part.max.data(), part.sum.data(), part.out.data());
         args.q += first;
-        args.n_valid += first;
+        args.seen += first;
         args.n_rows = n;
         table().attention_block(args);
         EXPECT_TRUE(same_bits(part.out, together.out.data() + first * block.stride(), n * block.stride()));

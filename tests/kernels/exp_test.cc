@@ -32,10 +32,10 @@ class Exp : public EachSet {
                         .kv_type = Element::F32,
                         .k_block = k_block.data(),
                         .v_block = v_block.data()});
-      const uint32_t n_valid = static_cast<uint32_t>(n + 1);
+      const KeyRange seen{0, static_cast<uint32_t>(n + 1)};
       float max, sum;
       table().attention_block({.q = query,
-                               .n_valid = &n_valid,
+                               .seen = &seen,
                                .n_rows = 1,
                                .head_dim = 64,
                                .scale = 1.0f,

@@ -52,9 +52,9 @@ TEST_P(SmallStack, SufficesForAttention) {
     EdgeArray<float> q(kHeadDim), out(kRows * kHeadDim), max(kRows), sum(kRows);
     EdgeArray<char> k(kBlockTokens * kHeadDim * element_bytes(type)), v(k.size());
     const std::vector<const float*> rows(kRows, q.data());
-    const std::vector<uint32_t> n_valid(kRows, kBlockTokens);
+    const std::vector<KeyRange> seen(kRows, {0, kBlockTokens});
     const AttentionBlockArgs args{.q = rows.data(),
-                                  .n_valid = n_valid.data(),
+                                  .seen = seen.data(),
                                   .n_rows = kRows,
                                   .head_dim = kHeadDim,
                                   .scale = 1,

@@ -81,10 +81,13 @@ struct Attention {
 };
 
 /// Over all the given keys and values.
-inline Attention attention(const Row& q, const std::vector<Row>& keys, const std::vector<Row>& values,
-                           double scale) {
+inline Attention attention(const Row& q, const std::vector<Row>& keys, const std::vector<Row>& values, double scale,
+                           double cap = 0) {
   Row scores;
-  for (const Row& key : keys) scores.push_back(scale * dot(q, key, 0).value);
+  for (const Row& key : keys) {
+    const double score = scale * dot(q, key, 0).value;
+    scores.push_back(cap == 0 ? score : cap * std::tanh(score / cap));
+  }
   Attention result{scores.at(0), 0, Row(q.size(), 0)};
   for (double score : scores) result.max = std::fmax(result.max, score);
   for (size_t t = 0; t < scores.size(); ++t) {

@@ -3,52 +3,127 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/check.h"
 #include "base/error.h"
-#include "checkpoint/rotation.h"
+#include "checkpoint/activation.h"
 
 namespace kvfork::checkpoint {
 
 using base::fail;
 
-void Draft::read_attention_bias() {
+namespace {
+
+// Parts of image models that lie beside the text model; their embeddings are not the one that is looked for.
+bool is_of_other_part(std::string_view name) {
+  constexpr std::array<std::string_view, 6> kOther = {"visual", "vision", "audio", "mtp", "patch", "per_layer"};
+  return std::any_of(kOther.begin(), kOther.end(),
+                     [name](std::string_view part) { return name.find(part) != std::string_view::npos; });
+}
+
+}  // namespace
+
+Draft::Draft(const Family& family, const JsonFields& fields, const TensorNames& names, ModelConfig& config)
+    : family_(family),
+      fields_(fields),
+      names_(names),
+      config_(config),
+      more_tensors_(family.more_tensors),
+      prefix_(family.prefix) {
+  if (names.is_gguf()) return;
+  // A base model's names lack the prefix, and a text model inside of another has a longer one.
+  const std::string embedding = fmt::format("{}.weight", get_row(Role::Embedding).hf);
+  const std::string head = fmt::format("{}.weight", get_row(Role::Head).hf);
+  for (const std::string& name : names.names) {
+    if (is_of_other_part(name)) continue;
+    if (name.ends_with(embedding)) prefix_ = name.substr(0, name.size() - embedding.size());
+    if (name.ends_with(head)) head_prefix_ = name.substr(0, name.size() - head.size());
+  }
+}
+
+double Draft::get_number(std::string_view name) const {
+  const auto value = fields_.find_number(name);
+  if (!value) fail(ErrorCode::Corrupt, "{}: {} is missing", fields_.subject(), name);
+  return *value;
+}
+
+void Draft::read_attention_bias(bool absent) {
   // The metadata of a GGUF file does not speak of biases; its tensors do.
-  const bool stated = !names_.is_gguf() && fields_.find_bool("attention_bias").value_or(false);
+  const bool stated = !names_.is_gguf() && flag("attention_bias", absent);
   config_.attention_qkv_bias = stated || names_.has("blk.0.attn_q.bias");
   config_.attention_output_bias = stated || names_.has("blk.0.attn_output.bias");
 }
 
-void Draft::read_mlp_bias() {
-  config_.mlp_bias = names_.is_gguf() ? names_.has("blk.0.ffn_up.bias") : fields_.find_bool("mlp_bias").value_or(false);
+void Draft::read_mlp_bias(bool absent) {
+  config_.mlp_bias = names_.is_gguf() ? names_.has("blk.0.ffn_up.bias") : flag("mlp_bias", absent);
 }
 
-void Draft::refuse_sliding_window(std::string_view switch_key) const {
-  if (const auto types = fields_.find("layer_types")) {
-    simdjson::dom::array list;
-    if (types->get(list) != simdjson::SUCCESS) fields_.fail_type("layer_types", "a list", *types);
-    for (const simdjson::dom::element item : list) {
-      std::string_view type;
-      if (item.get(type) != simdjson::SUCCESS) fields_.fail_type("layer_types", "a list of names", item);
-      if (type != "full_attention") fields_.fail_unsupported("layer_types", item, "only \"full_attention\"");
-    }
-    if (list.size() != config_.num_hidden_layers)
-      fail(ErrorCode::Corrupt, "{}: layer_types: expected {} entries (num_hidden_layers), found {}",
-           fields_.subject(), config_.num_hidden_layers, list.size());
+std::vector<std::string> Draft::usual_layer_types(size_t every) const {
+  std::vector<std::string> types(config_.num_hidden_layers, "full_attention");
+  for (size_t i = 0; every != 0 && i < types.size(); ++i) {
+    if ((i + 1) % every != 0) types[i] = "sliding_attention";
   }
-  // Qwen2 ships sliding_window with use_sliding_window false: the window is then off.
-  const auto window = fields_.find_integer("sliding_window");
-  const bool is_on = switch_key.empty() ? window.has_value() : fields_.find_bool(switch_key).value_or(false);
-  if (is_on && (window || !fields_.has("sliding_window")))
-    fail(ErrorCode::Unsupported, "{}: sliding_window {} is switched on{}; kvfork does not implement sliding windows yet",
-         fields_.subject(), window.value_or(4096), switch_key.empty() ? "" : fmt::format(" by {}", switch_key));
+  return types;
+}
+
+std::vector<std::string> Draft::layer_types(const std::vector<std::string>& usual) const {
+  const auto names = fields_.find_strings("layer_types");
+  if (!names) return usual;
+  for (const std::string_view name : *names) {
+    if (name != "full_attention" && name != "sliding_attention")
+      fail(ErrorCode::Unsupported,
+           "{}: layer_types: expected full_attention or sliding_attention, found \"{}\"; kvfork does not implement "
+           "it",
+           fields_.subject(), name);
+  }
+  if (names->size() != config_.num_hidden_layers)
+    fail(ErrorCode::Corrupt, "{}: layer_types: expected {} entries (num_hidden_layers), found {}",
+         fields_.subject(), config_.num_hidden_layers, names->size());
+  return {names->begin(), names->end()};
+}
+
+void Draft::read_corrected_experts(Form& form, size_t n_experts, size_t inner, size_t top_k, size_t n_shared,
+                                   bool is_normed) {
+  form.n_experts = size("n_routed_experts", n_experts);
+  form.expert_inner = size("moe_intermediate_size", inner);
+  form.shared_inner = form.expert_inner * size("n_shared_experts", n_shared);
+  form.experts.top_k = size("num_experts_per_tok", top_k);
+  form.experts.score = ExpertsSpec::Score::Sigmoid;
+  form.experts.n_groups = std::max<size_t>(1, size("n_group", 1));
+  form.experts.groups_kept = std::max<size_t>(1, size("topk_group", 1));
+  form.experts.is_normed = flag("norm_topk_prob", is_normed);
+  form.experts.tiny = 1e-20;
+  form.experts.scale = number("routed_scaling_factor", 1);
+  const size_t first = size("first_k_dense_replace", n_experts == 0 ? 0 : 1);
+  for (size_t i = 0; i < config_.num_hidden_layers; ++i) form.has_experts.push_back(i >= first);
+}
+
+void Draft::set_windows(const std::vector<std::string>& layer_types, size_t window) {
+  for (size_t i = 0; i < layer_types.size(); ++i) {
+    if (layer_types[i] == "sliding_attention") spec().layers[i].attention.window = window;
+  }
+}
+
+size_t Draft::switched_window() const {
+  const size_t window = size("sliding_window", fields_.has("sliding_window") ? 0 : 4096);
+  return flag("use_sliding_window", false) ? window : 0;
+}
+
+void Draft::set_switched_windows() {
+  std::vector<std::string> usual = usual_layer_types(0);
+  const size_t window = switched_window();
+  const size_t first = size("max_window_layers", 28);
+  for (size_t i = first; window != 0 && i < usual.size(); ++i) usual[i] = "sliding_attention";
+  set_windows(layer_types(usual), window);
 }
 
 const TensorRow* Draft::find_row(Role role) const {
-  for (const auto table : {family_.more_tensors, family_.tensors}) {
+  for (const auto table : {more_tensors_, family_.tensors}) {
     for (const TensorRow& row : table) {
-      if (row.role == role) return &row;
+      if (row.role == role && !(names_.is_gguf() ? row.gguf : row.hf).empty()) return &row;
     }
   }
   return nullptr;
@@ -60,10 +135,36 @@ const TensorRow& Draft::get_row(Role role) const {
   return *row;
 }
 
-bool Draft::has_bias(Bias bias) const {
-  switch (bias) {
+std::string Draft::name_of(const TensorRow& row, size_t layer, std::string_view suffix,
+                           TensorNames::Spelling spelling) const {
+  const bool is_gguf = spelling == TensorNames::Spelling::Gguf;
+  std::string name(is_gguf ? row.gguf : row.hf);
+  if (const size_t hole = name.find("{}"); hole != std::string::npos)
+    name.replace(hole, 2, std::to_string(expert_));
+  if (row.is_whole_name && !is_gguf) suffix = suffix == ".weight" ? "" : "_bias";
+  if (layer == kTop && (is_gguf || row.role == Role::Head))
+    return fmt::format("{}{}{}", is_gguf ? "" : head_prefix_, name, suffix);
+  if (layer == kTop) return fmt::format("{}{}{}", prefix_, name, suffix);
+  if (is_gguf) return fmt::format("blk.{}.{}{}", layer, name, suffix);
+  return fmt::format("{}{}{}.{}{}", prefix_, family_.layer_prefix, layer, name, suffix);
+}
+
+bool Draft::is_there(Role role, size_t layer) const {
+  const TensorRow* row = find_row(role);
+  return row != nullptr && names_.has(name_of(*row, layer, ".weight", names_.spelling));
+}
+
+// Whether the parts that begin with `first` are stored as one tensor: the table may know both forms.
+bool Draft::is_fused(Role fused, Role first, size_t layer) const {
+  return find_row(fused) != nullptr && (find_row(first) == nullptr || is_there(fused, layer));
+}
+
+bool Draft::has_bias(const TensorRow& row) const {
+  switch (row.bias) {
     case Bias::Never:
       return false;
+    case Bias::Always:
+      return true;
     case Bias::AttentionInput:
       return config_.attention_qkv_bias;
     case Bias::AttentionOutput:
@@ -74,73 +175,141 @@ bool Draft::has_bias(Bias bias) const {
   return false;
 }
 
-TensorIndex Draft::add_tensor(const std::string& hf, const std::string& gguf, std::vector<uint64_t> shape) {
-  spec().tensors.push_back({.name = hf, .file_name = names_.is_gguf() ? gguf : hf, .shape = std::move(shape)});
-  return static_cast<TensorIndex>(spec().tensors.size() - 1);
-}
-
 TensorIndex Draft::add(const TensorRow& row, size_t layer, std::string_view suffix, std::vector<uint64_t> shape) {
-  if (row.role == Role::Head)
-    return add_tensor(fmt::format("{}{}", row.hf, suffix), fmt::format("{}{}", row.gguf, suffix), std::move(shape));
-  if (layer == kTop)
-    return add_tensor(fmt::format("model.{}{}", row.hf, suffix), fmt::format("{}{}", row.gguf, suffix),
-                      std::move(shape));
-  const TensorIndex index = add_tensor(fmt::format("model.layers.{}.{}{}", layer, row.hf, suffix),
-                                       fmt::format("blk.{}.{}{}", layer, row.gguf, suffix), std::move(shape));
+  TensorSpec tensor{.name = name_of(row, layer, suffix, TensorNames::Spelling::HuggingFace),
+                    .file_name = name_of(row, layer, suffix, names_.spelling),
+                    .shape = std::move(shape)};
+  if (row.hf.empty()) tensor.name = tensor.file_name;
   if (names_.is_gguf() && family_.gguf_permutes_qk && (row.role == Role::Q || row.role == Role::K)) {
-    spec().tensors[index].arrangement = Arrangement::InterleavedHalves;
-    spec().tensors[index].head_rows = config_.head_dim;
+    tensor.arrangement = Arrangement::InterleavedHalves;
+    tensor.head_rows = config_.head_dim;
   }
-  return index;
+  spec().tensors.push_back(std::move(tensor));
+  return static_cast<TensorIndex>(spec().tensors.size() - 1);
 }
 
 MatrixSpec Draft::matrix(Role role, size_t layer, size_t n_features, size_t k) {
   const TensorRow& row = get_row(role);
   MatrixSpec matrix{.n_features = n_features, .k = k};
   matrix.tensor = add(row, layer, ".weight", {n_features, k});
-  if (has_bias(row.bias)) matrix.bias = add(row, layer, ".bias", {n_features});
+  if (has_bias(row)) matrix.bias = add(row, layer, ".bias", {n_features});
   return matrix;
 }
 
 NormSpec Draft::norm(Role role, size_t layer, size_t width, const Form& form) {
   const TensorRow* row = find_row(role);
   if (row == nullptr) return {};
-  return {.kind = form.norm, .weight = add(*row, layer, ".weight", {width}), .eps = config_.rms_norm_eps};
+  if (!form.norms_have_weights) return {.kind = form.norm, .eps = config_.rms_norm_eps};
+  NormSpec norm{.kind = form.norm, .eps = config_.rms_norm_eps, .weight_offset = form.norm_offset};
+  norm.weight = add(*row, layer, ".weight", {width});
+  if (has_bias(*row)) norm.bias = add(*row, layer, ".bias", {width});
+  return norm;
+}
+
+void Draft::project_qkv(size_t layer, AttentionSpec& attention) {
+  const size_t dim = attention.head_dim;
+  const size_t n_q = attention.n_heads * dim, n_kv = attention.n_kv_heads * dim;
+  attention.projected_width = n_q + 2 * n_kv;
+  attention.q = {0, dim};
+  attention.k = {n_q, dim};
+  attention.v = {n_q + n_kv, dim};
+  const auto project = [&](Role role, size_t n_features, size_t column) {
+    attention.projections.push_back({matrix(role, layer, n_features, config_.hidden_size), column});
+  };
+  if (is_fused(Role::QkvByHead, Role::Q, layer)) {
+    project(Role::QkvByHead, attention.projected_width, 0);
+    attention.q = {0, 3 * dim};
+    attention.k = {dim, 3 * dim};
+    attention.v = {2 * dim, 3 * dim};
+  } else if (is_fused(Role::Qkv, Role::Q, layer)) {
+    project(Role::Qkv, attention.projected_width, 0);
+  } else {
+    project(Role::Q, n_q, attention.q.offset);
+    project(Role::K, n_kv, attention.k.offset);
+    project(Role::V, n_kv, attention.v.offset);
+  }
 }
 
 AttentionSpec Draft::attention(size_t layer, const Form& form) {
-  const size_t hidden = config_.hidden_size;
   AttentionSpec attention{.n_heads = config_.num_attention_heads,
                           .n_kv_heads = config_.num_key_value_heads,
-                          .head_dim = config_.head_dim,
-                          .score_scale = 1.0 / std::sqrt(static_cast<double>(config_.head_dim))};
+                          .head_dim = config_.head_dim};
   const size_t dim = attention.head_dim;
-  const auto project = [&](Role role, size_t n_heads) {
-    const HeadSlices slices{attention.projected_width, dim};
-    attention.projections.push_back({matrix(role, layer, n_heads * dim, hidden), attention.projected_width});
-    attention.projected_width += n_heads * dim;
-    return slices;
-  };
-  attention.q = project(Role::Q, attention.n_heads);
-  attention.k = project(Role::K, attention.n_kv_heads);
-  attention.v = project(Role::V, attention.n_kv_heads);
-  attention.q_norm = norm(Role::QNorm, layer, dim, form);
-  attention.k_norm = norm(Role::KNorm, layer, dim, form);
-  attention.output = matrix(Role::Output, layer, hidden, attention.n_heads * dim);
+  project_qkv(layer, attention);
+  attention.head_norm_form = form.head_norms;
+  attention.norms_after_rotation = form.norms_after_rotation;
+  const bool is_whole = form.head_norms != HeadNormForm::Head;
+  attention.q_norm = norm(Role::QNorm, layer, is_whole ? attention.n_heads * dim : dim, form);
+  attention.k_norm = norm(Role::KNorm, layer, is_whole ? attention.n_kv_heads * dim : dim, form);
+  if (form.head_norms == HeadNormForm::Heads) {
+    for (const auto& [weight, n] : {std::pair{attention.q_norm.weight, attention.n_heads},
+                                    std::pair{attention.k_norm.weight, attention.n_kv_heads}}) {
+      if (weight != kNoTensor) spec().tensors[weight].shape = {n, dim};
+    }
+  }
+  attention.clip = form.clip;
+  attention.score_scale = form.score_scale != 0 ? form.score_scale : 1.0 / std::sqrt(static_cast<double>(dim));
+  attention.score_cap = form.score_cap;
+  if (const TensorRow* sinks = find_row(Role::Sinks))
+    attention.sinks = add(*sinks, layer, ".weight", {attention.n_heads});
+  attention.output = matrix(Role::Output, layer, config_.hidden_size, attention.n_heads * dim);
   return attention;
+}
+
+MlpSpec Draft::mlp(size_t layer, size_t inner, const Form& form) {
+  const size_t hidden = config_.hidden_size;
+  MlpSpec mlp{.activation = activation_of(config_.hidden_act), .clamp = form.clamp};
+  if (is_fused(Role::GateUp, Role::Up, layer)) {
+    mlp.gate = matrix(Role::GateUp, layer, 2 * inner, hidden);
+    mlp.gate.n_features = inner;
+    mlp.up = mlp.gate;
+    mlp.up.first_row = inner;
+  } else {
+    if (find_row(Role::Gate) != nullptr) mlp.gate = matrix(Role::Gate, layer, inner, hidden);
+    mlp.up = matrix(Role::Up, layer, inner, hidden);
+  }
+  mlp.down = matrix(Role::Down, layer, hidden, inner);
+  return mlp;
 }
 
 LayerSpec Draft::layer(size_t index, const Form& form) {
   const size_t hidden = config_.hidden_size;
-  const size_t inner = config_.intermediate_size;
   LayerSpec layer;
   layer.attention_norm = norm(Role::AttentionNorm, index, hidden, form);
   layer.attention = attention(index, form);
+  layer.attention_norm_after = norm(Role::AttentionNormAfter, index, hidden, form);
   layer.mlp_norm = norm(Role::MlpNorm, index, hidden, form);
-  layer.mlp.gate = matrix(Role::Gate, index, inner, hidden);
-  layer.mlp.up = matrix(Role::Up, index, inner, hidden);
-  layer.mlp.down = matrix(Role::Down, index, hidden, inner);
+  if (form.n_experts != 0 && (form.has_experts.empty() || form.has_experts[index])) {
+    layer.experts = experts(index, form);
+  } else {
+    layer.mlp = mlp(index, config_.intermediate_size, form);
+  }
+  layer.mlp_norm_after = norm(Role::MlpNormAfter, index, hidden, form);
+  layer.branches = form.branches;
   return layer;
+}
+
+RotationSpec Draft::rotation(const RopeSettings& settings, const Form& form) const {
+  const auto part = settings.partial_rotary_factor.value_or(1);
+  const auto dim = static_cast<size_t>(static_cast<double>(config_.head_dim) * part);
+  if (!(part > 0) || !(part <= 1) || dim % 2 != 0 || dim == 0)
+    fail(ErrorCode::Corrupt,
+         "{}: partial_rotary_factor: expected a part of head_dim ({}) that is an even number of components, found "
+         "{}",
+         fields_.subject(), config_.head_dim, part);
+  RotationSpec rotation = make_rotation(settings.theta, settings.scaling, dim, config_.max_position_embeddings);
+  rotation.neighbours = form.rotates_neighbours;
+  return rotation;
+}
+
+size_t Draft::add_rotation(const RopeSettings& settings, const Form& form) {
+  spec().rotations.push_back(rotation(settings, form));
+  return spec().rotations.size() - 1;
+}
+
+size_t Draft::add_no_rotation() {
+  spec().rotations.emplace_back();
+  return spec().rotations.size() - 1;
 }
 
 void Draft::assemble(const Form& form) {
@@ -148,8 +317,20 @@ void Draft::assemble(const Form& form) {
   ModelSpec& model = spec();
   model.hidden_size = hidden;
   model.vocab_size = config_.vocab_size;
-  model.rotations = {make_rotation(config_.rope_theta, config_.rope_scaling, config_.head_dim)};
+  if (find_row(Role::Positions) == nullptr) {
+    RopeSettings settings{config_.rope_theta, config_.rope_scaling, form.partial_rotary_factor};
+    settings.partial_rotary_factor =
+        read_rope(fields_, settings, config_.max_position_embeddings).partial_rotary_factor;
+    add_rotation(settings, form);
+  } else {
+    add_no_rotation();
+  }
   model.embedding = matrix(Role::Embedding, kTop, config_.vocab_size, hidden);
+  if (find_row(Role::Positions) != nullptr) {
+    model.positions = matrix(Role::Positions, kTop, form.n_positions, hidden);
+    model.positions.first_row = form.position_offset;
+    model.positions.n_features -= form.position_offset;
+  }
   for (size_t i = 0; i < config_.num_hidden_layers; ++i) model.layers.push_back(layer(i, form));
   model.final_norm = norm(Role::FinalNorm, kTop, hidden, form);
   model.head = config_.tie_word_embeddings ? model.embedding : matrix(Role::Head, kTop, config_.vocab_size, hidden);

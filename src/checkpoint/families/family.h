@@ -1,7 +1,8 @@
 // What one family of decoders is: its names, its defaults, its tensors, and how its config describes a model.
 //
-// One file of this folder per family. A family is a table of tensors, a handful of defaults and a function that reads
-// the config keys which are special to it; registry.cc lists them all.
+// One file of this folder per family, or per few that differ in a handful of words. A family is a table of tensors,
+// a handful of defaults and a function that reads the config keys which are special to it; registry.cc lists them
+// all.
 #pragma once
 
 #include <cstddef>
@@ -15,37 +16,62 @@ namespace kvfork::checkpoint {
 
 class Draft;
 
-/// What a tensor is to the model. The role decides its shape.
+/// What a tensor is to the model. The role decides its shape; `inner` is intermediate_size, or that of the experts.
 enum class Role : uint8_t {
   Embedding,           ///< [vocab, hidden]
+  Positions,           ///< [positions, hidden]
   AttentionNorm,       ///< [hidden]
   Q,                   ///< [n_heads * head_dim, hidden]
   K,                   ///< [n_kv_heads * head_dim, hidden]
   V,                   ///< [n_kv_heads * head_dim, hidden]
+  Qkv,                 ///< those of q, of k and of v below each other
+  QkvByHead,           ///< the same head after head
   QNorm,               ///< [head_dim], or as HeadNormForm says
   KNorm,               ///< the same of the keys
+  Sinks,               ///< [n_heads]
   Output,              ///< [hidden, n_heads * head_dim]
+  AttentionNormAfter,  ///< [hidden]
   MlpNorm,             ///< [hidden]
-  Gate,                ///< [intermediate, hidden]
-  Up,                  ///< [intermediate, hidden]
-  Down,                ///< [hidden, intermediate]
+  Gate,                ///< [inner, hidden]
+  Up,                  ///< [inner, hidden]
+  GateUp,              ///< gate and up below each other
+  Down,                ///< [hidden, inner]
+  MlpNormAfter,        ///< [hidden]
+  Router,              ///< [n_experts, hidden]
+  RouterCorrection,    ///< [n_experts]
+  ExpertGate,          ///< [inner, hidden] of one expert, whose number stands for {} in the name
+  ExpertUp,            ///< the same
+  ExpertDown,          ///< [hidden, inner] of one expert
+  ExpertsGate,         ///< [n_experts, inner, hidden]
+  ExpertsUp,           ///< [n_experts, inner, hidden]
+  ExpertsGateUp,       ///< [n_experts, 2 * inner, hidden], gate above up
+  ExpertsDown,         ///< [n_experts, hidden, inner]
+  SharedGate,          ///< [inner, hidden] of the shared expert
+  SharedUp,            ///< the same
+  SharedGateUp,        ///< gate and up below each other
+  SharedDown,          ///< [hidden, inner]
+  SharedRouter,        ///< [1, hidden]
   FinalNorm,           ///< [hidden]
   Head,                ///< [vocab, hidden]
 };
 
-/// When a matrix has a bias beside its weight.
-enum class Bias : uint8_t { Never, AttentionInput, AttentionOutput, Mlp };
+/// When a tensor has a bias beside its weight.
+enum class Bias : uint8_t { Never, Always, AttentionInput, AttentionOutput, Mlp };
 
 /// A tensor's names without ".weight". Those of a layer follow the layer's own prefix.
 struct TensorRow {
   Role role;
-  std::string_view hf;    ///< "self_attn.q_proj"
+  std::string_view hf;    ///< "self_attn.q_proj"; empty: directories have no such tensor
   std::string_view gguf;  ///< "attn_q"; empty: GGUF files have no such tensor
   Bias bias = Bias::Never;
+  bool is_whole_name = false;  ///< nothing follows the Hugging Face name
 };
 
 /// The tensors of Llama, which most families have too.
 std::span<const TensorRow> llama_tensors() noexcept;
+
+/// Norms of q and k by the names that most families give them.
+std::span<const TensorRow> head_norm_tensors() noexcept;
 
 /// What Transformers takes for fields that a config.json leaves out.
 struct ConfigDefaults {
@@ -58,8 +84,22 @@ struct ConfigDefaults {
   size_t head_dim = 0;             ///< 0: hidden_size / num_attention_heads
   size_t max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
+  double rope_theta = 10000;
+  std::string_view hidden_act = "silu";
+  bool tie_word_embeddings = false;
   std::optional<int32_t> bos_token_id;
   std::optional<int32_t> eos_token_id;
+};
+
+/// Names of config fields where a family does not use the common ones.
+struct FieldNames {
+  std::string_view norm_eps = "rms_norm_eps";
+  std::string_view hidden_act = "hidden_act";
+  std::string_view hidden_size = "hidden_size";
+  std::string_view intermediate_size = "intermediate_size";
+  std::string_view num_hidden_layers = "num_hidden_layers";
+  std::string_view num_attention_heads = "num_attention_heads";
+  std::string_view max_position_embeddings = "max_position_embeddings";
 };
 
 struct Family {
@@ -67,16 +107,57 @@ struct Family {
   std::string_view class_name;         ///< architectures[0] of config.json
   std::string_view gguf_architecture;  ///< general.architecture; empty: no GGUF form is read
   ConfigDefaults defaults;
+  FieldNames fields;
+  std::string_view prefix = "model.";  ///< of every tensor but the head
+  std::string_view layer_prefix = "layers.";
   std::span<const TensorRow> tensors;
-  std::span<const TensorRow> more_tensors;  ///< beside `tensors`
-  bool gguf_permutes_qk = false;  ///< converters interleave the halves of each head's rows of q and k
+  std::span<const TensorRow> more_tensors;  ///< beside `tensors`, and before them where a role is in both
+  bool gguf_permutes_qk = false;            ///< converters interleave the halves of each head's rows of q and k
   /// Reads what is special to the family and describes the model. Throws Error{Unsupported, Corrupt}.
   void (*describe)(Draft& draft);
 };
 
-extern const Family kLlama;
 extern const Family kQwen2;
 extern const Family kQwen3;
+extern const Family kQwen2Moe;
+extern const Family kQwen3Moe;
+extern const Family kLlama;
+extern const Family kArcee;
+extern const Family kCohere;
+extern const Family kCohere2;
+extern const Family kDots1;
+extern const Family kErnie;
+extern const Family kErnieMoe;
+extern const Family kExaone4;
+extern const Family kGemma;
+extern const Family kGemma2;
+extern const Family kGemma3;
+extern const Family kVaultGemma;
+extern const Family kGlm;
+extern const Family kGlm4;
+extern const Family kGlm4Moe;
+extern const Family kGptNeoX;
+extern const Family kGranite;
+extern const Family kGraniteMoe;
+extern const Family kGraniteMoeHybrid;
+extern const Family kHelium;
+extern const Family kHunyuan;
+extern const Family kHunyuanMoe;
+extern const Family kMistral;
+extern const Family kMinistral;
+extern const Family kMixtral;
+extern const Family kNemotron;
+extern const Family kOlmo;
+extern const Family kOlmo2;
+extern const Family kOlmo3;
+extern const Family kOlmoe;
+extern const Family kOpt;
+extern const Family kPhi;
+extern const Family kPhi3;
+extern const Family kSeedOss;
+extern const Family kSmolLm3;
+extern const Family kStableLm;
+extern const Family kStarcoder2;
 
 /// Every family that is read, in the order in which messages list them.
 std::span<const Family* const> families() noexcept;

@@ -23,10 +23,14 @@ constexpr std::array kTensors = {
     TensorRow{Role::Head, "lm_head", "output"},
 };
 
+constexpr std::array kHeadNorms = {
+    TensorRow{Role::QNorm, "self_attn.q_norm", "attn_q_norm"},
+    TensorRow{Role::KNorm, "self_attn.k_norm", "attn_k_norm"},
+};
+
 void describe(Draft& draft) {
   draft.read_attention_bias();
   draft.read_mlp_bias();
-  draft.refuse_sliding_window();
   draft.assemble({});
 }
 
@@ -34,6 +38,10 @@ void describe(Draft& draft) {
 
 std::span<const TensorRow> llama_tensors() noexcept {
   return kTensors;
+}
+
+std::span<const TensorRow> head_norm_tensors() noexcept {
+  return kHeadNorms;
 }
 
 const Family kLlama = {

@@ -8,8 +8,8 @@ namespace {
 
 void describe(Draft& draft) {
   draft.config().attention_qkv_bias = true;
-  draft.refuse_sliding_window("use_sliding_window");
   draft.assemble({});
+  draft.set_switched_windows();
 }
 
 }  // namespace

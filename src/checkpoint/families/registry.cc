@@ -6,7 +6,47 @@
 namespace kvfork::checkpoint {
 namespace {
 
-constexpr std::array<const Family*, 3> kFamilies = {&kQwen2, &kQwen3, &kLlama};
+constexpr std::array kFamilies = {&kQwen2,
+                                  &kQwen3,
+                                  &kQwen2Moe,
+                                  &kQwen3Moe,
+                                  &kLlama,
+                                  &kArcee,
+                                  &kCohere,
+                                  &kCohere2,
+                                  &kDots1,
+                                  &kErnie,
+                                  &kErnieMoe,
+                                  &kExaone4,
+                                  &kGemma,
+                                  &kGemma2,
+                                  &kGemma3,
+                                  &kVaultGemma,
+                                  &kGlm,
+                                  &kGlm4,
+                                  &kGlm4Moe,
+                                  &kGptNeoX,
+                                  &kGranite,
+                                  &kGraniteMoe,
+                                  &kGraniteMoeHybrid,
+                                  &kHelium,
+                                  &kHunyuan,
+                                  &kHunyuanMoe,
+                                  &kMistral,
+                                  &kMinistral,
+                                  &kMixtral,
+                                  &kNemotron,
+                                  &kOlmo,
+                                  &kOlmo2,
+                                  &kOlmo3,
+                                  &kOlmoe,
+                                  &kOpt,
+                                  &kPhi,
+                                  &kPhi3,
+                                  &kSeedOss,
+                                  &kSmolLm3,
+                                  &kStableLm,
+                                  &kStarcoder2};
 
 const Family* find_by(std::string_view Family::*name, std::string_view wanted) noexcept {
   for (const Family* family : kFamilies) {

@@ -143,12 +143,12 @@ template <int kRows>
 void soften_rows(const AttentionBlockArgs& args, size_t row, const float (*scores)[kBlockTokens], size_t place,
                  char (*weights)[kTileBytes]) {
   constexpr int kVectors = kBlockTokens / Avx512::kLanes;
-  const __m512 factor = Avx512::broadcast(args.scale);
+  const Score how{args.scale, args.cap};
   __m512 x[kRows][kVectors], sums[4] = {};
   for (int r = 0; r < kRows; ++r) {
     __m512 largest = Avx512::broadcast(-__builtin_inff());
     for (int i = 0; i < kVectors; ++i) {
-      x[r][i] = Avx512::mul(Avx512::load(scores[r] + i * 16), factor);
+      x[r][i] = scaled<Avx512>(Avx512::load(scores[r] + i * 16), how);
       largest = Avx512::max(largest, x[r][i]);
     }
     args.max[row + static_cast<size_t>(r)] = Avx512::max_lane(largest);
@@ -202,11 +202,15 @@ struct TileWalk {
   }
 };
 
+inline bool sees_all(const KeyRange& seen) {
+  return seen.first == 0 && seen.last == kBlockTokens;
+}
+
 /// The same call for rows [begin, end) alone.
 inline AttentionBlockArgs rows_of(const AttentionBlockArgs& args, size_t begin, size_t end) {
   AttentionBlockArgs part = args;
   part.q += begin;
-  part.n_valid += begin;
+  part.seen += begin;
   part.n_rows = end - begin;
   part.max += begin;
   part.sum += begin;
@@ -244,8 +248,8 @@ template <class T>
 void attention_block_on_tiles(const AttentionBlockArgs& args) noexcept {
   if (args.kv_type != Element::BF16 || args.head_dim > kMaxTileHeadDim) return attention_block<Avx512>(args);
   for (size_t begin = 0, end; begin < args.n_rows; begin = end) {
-    const bool whole = args.n_valid[begin] == kBlockTokens;
-    for (end = begin + 1; end < args.n_rows && (args.n_valid[end] == kBlockTokens) == whole;) ++end;
+    const bool whole = sees_all(args.seen[begin]);
+    for (end = begin + 1; end < args.n_rows && sees_all(args.seen[end]) == whole;) ++end;
     const AttentionBlockArgs part = rows_of(args, begin, end);
     whole ? attend_whole<T>(part) : attention_block<Avx512>(part);
   }

@@ -1,7 +1,7 @@
 // Attention of query rows over one block of keys and values (V is a set's lanes, portable/vec.h).
 //
 // A score is one lane that takes its products in ascending component; an output component is one lane that takes
-// p[t] * V[t] in ascending t, over exactly the row's valid keys. Rows meet only in that they share loads.
+// p[t] * V[t] in ascending t, over exactly the keys that the row sees. Rows meet only in that they share loads.
 #pragma once
 
 #include <stddef.h>
@@ -11,6 +11,7 @@
 #include "kernels/generic/norm.h"
 #include "kernels/generic/unrolled.h"
 #include "kernels/kernels.h"
+#include "kernels/scalar.h"
 
 namespace kvfork::kernels {
 namespace {
@@ -25,13 +26,14 @@ typename V::Reg load_element(const uint16_t* p) {
 }
 
 /// Vectors b[i][c] of T, i from begin to end, each to be scaled by the number factor[r][i] of every row r and added
-/// to out[r][c]; from zero where begin is 0. Meanwhile as many bytes as are read of b are prefetched from `ahead`
+/// to out[r][c], or to zero. Meanwhile as many bytes as are read of b are prefetched from `ahead`
 /// on.
 template <class T>
 struct ScaledSum {
   const float* const* factor;
   size_t begin;
   size_t end;
+  bool from_zero;
   const T* b;
   size_t step;    // elements from b[i] to b[i + 1]
   size_t column;  // elements from b[i][c] to b[i][c + 1]
@@ -46,9 +48,8 @@ void add_scaled(const ScaledSum<T>& sum) {
   const float* factor[kRows];
   unrolled<kRows>([&](auto r) KVFORK_INLINE {
     factor[r] = sum.factor[r];
-    unrolled<kColumns>([&](auto c) KVFORK_INLINE {
-      acc[r][c] = sum.begin == 0 ? V::zero() : V::load(sum.out[r] + c * V::kLanes);
-    });
+    unrolled<kColumns>(
+        [&](auto c) KVFORK_INLINE { acc[r][c] = sum.from_zero ? V::zero() : V::load(sum.out[r] + c * V::kLanes); });
   });
   const char* ahead = static_cast<const char*>(sum.ahead) + sum.begin * kStepBytes;
   const T* b = sum.b + sum.begin * sum.step;
@@ -86,48 +87,70 @@ struct Block {
   const T* next_k;
 };
 
-/// score[r][t] for the keys of the first n_groups groups.
+/// score[r][t] for whole groups of keys from `key` on.
 template <class V, int kRows, class T>
-void score_rows(const float* const* q, size_t n_groups, const Block<T>& block, float* const* score) {
+void score_rows(const float* const* q, size_t key, size_t end, const Block<T>& block, float* const* score) {
   constexpr size_t kColumns = V::kAttentionColumns;
   constexpr bool kWholeGroups = V::kLanes == kGroupTokens;
   static_assert(kWholeGroups || kGroupTokens % (kColumns * V::kLanes) == 0);
-  const size_t n_keys = n_groups * kGroupTokens;
   const size_t group_size = block.head_dim * kGroupTokens;
-  for (size_t key = 0; key < n_keys; key += kColumns * V::kLanes) {
+  for (; key < end; key += kColumns * V::kLanes) {
     float* out[kRows];
     for (int r = 0; r < kRows; ++r) out[r] = score[r] + key;
     const T* k = block.k + key / kGroupTokens * group_size + key % kGroupTokens;
     const ScaledSum<T> sum{.factor = q,
                            .begin = 0,
                            .end = block.head_dim,
+                           .from_zero = true,
                            .b = k,
                            .step = kGroupTokens,
                            .column = kWholeGroups ? group_size : V::kLanes,
                            .out = out,
                            .ahead = block.prefetches_values ? block.v + key * value_stride(block.head_dim) : k};
-    add_scaled_columns<V, kRows, kColumns>((n_keys - key) / V::kLanes, sum);
+    add_scaled_columns<V, kRows, kColumns>((end - key) / V::kLanes, sum);
   }
 }
 
-/// Turns the scores of n_valid keys into p in place; the last group is filled up with zeros.
+/// What becomes of a product of a query and a key.
+struct Score {
+  float scale;
+  float cap;
+};
+
 template <class V>
-void soften(float* score, size_t n_valid, float scale, float* max_out, float* sum_out) {
-  const auto factor = V::broadcast(scale);
+typename V::Reg scaled(typename V::Reg product, const Score& score) {
+  const auto x = V::mul(product, V::broadcast(score.scale));
+  if (score.cap == 0) return x;
+  const auto cap = V::broadcast(score.cap);
+  return V::mul(tanh<V>(V::div(x, cap)), cap);
+}
+
+/// Whole groups of keys that hold those of a range.
+inline size_t group_begin(const KeyRange& seen) {
+  return seen.first / kGroupTokens * kGroupTokens;
+}
+inline size_t group_end(const KeyRange& seen) {
+  return round_up(seen.last, kGroupTokens);
+}
+
+/// Turns products with the keys of a row's groups into p in place; it is zero where the row does not see the key.
+template <class V>
+void soften(float* score, const KeyRange& seen, const Score& how, float* max_out, float* sum_out) {
   const auto masked = V::broadcast(-__builtin_inff());
-  const size_t end = (n_valid + kGroupTokens - 1) / kGroupTokens * kGroupTokens;
+  const size_t begin = group_begin(seen), end = group_end(seen);
   auto largest = masked;
-  for (size_t t = 0; t < end; t += V::kLanes) {
-    auto x = V::mul(V::load(score + t), factor);
-    const size_t n = n_valid <= t ? 0 : n_valid - t;
+  for (size_t t = begin; t < end; t += V::kLanes) {
+    auto x = scaled<V>(V::load(score + t), how);
+    const size_t hidden = seen.first <= t ? 0 : seen.first - t, n = seen.last <= t ? 0 : seen.last - t;
     if (n < V::kLanes) x = V::keep_first(x, n, masked);
+    if (hidden > 0) x = V::keep_first(masked, hidden < V::kLanes ? hidden : V::kLanes, x);
     V::store(score + t, x);
     largest = V::max(largest, x);
   }
   *max_out = V::max_lane(largest);
   const auto max = V::broadcast(*max_out);
   auto sum = V::zero();
-  for (size_t t = 0; t < end; t += V::kLanes) {
+  for (size_t t = begin; t < end; t += V::kLanes) {
     const auto p = exp<V>(V::sub(V::load(score + t), max));
     V::store(score + t, p);
     sum = V::add(sum, p);
@@ -135,35 +158,47 @@ void soften(float* score, size_t n_valid, float scale, float* max_out, float* su
   *sum_out = sum_lanes<V>(sum);
 }
 
-/// out[r] = sum over the row's valid keys of p[r][t] * V[t]: the keys that all rows have in a tile, the others row
-/// by row.
+/// out[r] = sum over the keys that row r sees of p[r][t] * V[t]: those that all rows see in a tile, what comes
+/// before and after row by row.
 template <class V, int kRows, class T>
-void weigh_values(const float* const* p, const uint32_t* n_valid, const Block<T>& block, float* out) {
+void weigh_values(const float* const* p, const KeyRange* seen, const Block<T>& block, float* out) {
   constexpr size_t kColumns = V::kAttentionColumns;
   const size_t stride = value_stride(block.head_dim);
-  size_t common = n_valid[0];
-  for (int r = 1; r < kRows; ++r) common = n_valid[r] < common ? n_valid[r] : common;
+  size_t earliest = seen[0].first, common = seen[0].first, common_end = seen[0].last;
+  for (int r = 1; r < kRows; ++r) {
+    earliest = seen[r].first < earliest ? seen[r].first : earliest;
+    common = seen[r].first > common ? seen[r].first : common;
+    common_end = seen[r].last < common_end ? seen[r].last : common_end;
+  }
+  if (common_end < common) common_end = common;
   for (size_t d = 0; d < stride; d += kColumns * V::kLanes) {
     const size_t n_columns = (stride - d) / V::kLanes;
     float* rows[kRows];
     for (size_t r = 0; r < kRows; ++r) rows[r] = out + r * stride + d;
     const T* v = block.v + d;
     ScaledSum<T> sum{.factor = p,
-                     .begin = 0,
-                     .end = common,
+                     .begin = common,
+                     .end = common_end,
+                     .from_zero = earliest == common,
                      .b = v,
                      .step = stride,
                      .column = V::kLanes,
                      .out = rows,
                      .ahead = block.next_k ? block.next_k + d * kBlockTokens : v};
+    const auto add_row = [&](int r, size_t begin, size_t end, bool from_zero) {
+      ScaledSum<T> part = sum;
+      part.factor = p + r;
+      part.begin = begin;
+      part.end = end;
+      part.from_zero = from_zero;
+      part.out = rows + r;
+      add_scaled_columns<V, 1, kColumns>(n_columns, part);
+    };
+    for (int r = 0; r < kRows && !sum.from_zero; ++r)
+      add_row(r, seen[r].first, seen[r].last < common ? seen[r].last : common, true);
     add_scaled_columns<V, kRows, kColumns>(n_columns, sum);
     for (int r = 0; r < kRows; ++r) {
-      if (n_valid[r] == common) continue;
-      sum.factor = p + r;
-      sum.begin = common;
-      sum.end = n_valid[r];
-      sum.out = rows + r;
-      add_scaled_columns<V, 1, kColumns>(n_columns, sum);
+      if (seen[r].last > common_end) add_row(r, common_end, seen[r].last, false);
     }
   }
 }
@@ -172,9 +207,11 @@ template <class V, int kRows, class T>
 void attend_rows(const AttentionBlockArgs& args, size_t row) {
   float score[kRows][kBlockTokens];
   float* scores[kRows];
-  size_t most = 0;
+  const KeyRange* seen = args.seen + row;
+  size_t begin = kBlockTokens, end = 0;
   for (size_t r = 0; r < kRows; ++r) {
-    most = args.n_valid[row + r] > most ? args.n_valid[row + r] : most;
+    begin = group_begin(seen[r]) < begin ? group_begin(seen[r]) : begin;
+    end = group_end(seen[r]) > end ? group_end(seen[r]) : end;
     scores[r] = score[r];
   }
   const Block<T> block{.k = static_cast<const T*>(args.k_block),
@@ -182,11 +219,10 @@ void attend_rows(const AttentionBlockArgs& args, size_t row) {
                        .head_dim = args.head_dim,
                        .prefetches_values = row == 0,
                        .next_k = row == 0 ? static_cast<const T*>(args.next_k_block) : nullptr};
-  score_rows<V, kRows>(args.q + row, (most + kGroupTokens - 1) / kGroupTokens, block, scores);
-  for (size_t r = 0; r < kRows; ++r) {
-    soften<V>(score[r], args.n_valid[row + r], args.scale, args.max + row + r, args.sum + row + r);
-  }
-  weigh_values<V, kRows>(scores, args.n_valid + row, block, args.out + row * value_stride(args.head_dim));
+  score_rows<V, kRows>(args.q + row, begin, end, block, scores);
+  const Score how{args.scale, args.cap};
+  for (size_t r = 0; r < kRows; ++r) soften<V>(score[r], seen[r], how, args.max + row + r, args.sum + row + r);
+  weigh_values<V, kRows>(scores, seen, block, args.out + row * value_stride(args.head_dim));
 }
 
 template <class V, int kRows, class T>

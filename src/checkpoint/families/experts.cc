@@ -1,0 +1,82 @@
+// How a mixture's tensors, one by one or stacked, become an ExpertsSpec.
+#include "checkpoint/activation.h"
+#include "checkpoint/families/draft.h"
+
+namespace kvfork::checkpoint {
+namespace {
+
+// Expert `expert` of a tensor that holds all of them below each other, each `stride` rows.
+MatrixSpec part_of(const MatrixSpec& all, size_t expert, size_t stride, size_t first, size_t n_features) {
+  MatrixSpec part = all;
+  part.first_row = expert * stride + first;
+  part.n_features = n_features;
+  return part;
+}
+
+}  // namespace
+
+MlpSpec Draft::shared_mlp(size_t layer, const Form& form) {
+  const size_t hidden = config_.hidden_size, inner = form.shared_inner;
+  MlpSpec mlp{.activation = activation_of(config_.hidden_act)};
+  if (is_fused(Role::SharedGateUp, Role::SharedUp, layer)) {
+    mlp.gate = matrix(Role::SharedGateUp, layer, 2 * inner, hidden);
+    mlp.up = part_of(mlp.gate, 0, 0, inner, inner);
+    mlp.gate.n_features = inner;
+  } else {
+    mlp.gate = matrix(Role::SharedGate, layer, inner, hidden);
+    mlp.up = matrix(Role::SharedUp, layer, inner, hidden);
+  }
+  mlp.down = matrix(Role::SharedDown, layer, hidden, inner);
+  return mlp;
+}
+
+ExpertsSpec Draft::experts(size_t layer, const Form& form) {
+  const size_t n = form.n_experts, inner = form.expert_inner, hidden = config_.hidden_size;
+  ExpertsSpec experts = form.experts;
+  experts.router = matrix(Role::Router, layer, n, hidden);
+  if (const TensorRow* row = find_row(Role::RouterCorrection))
+    experts.correction = add(*row, layer, ".weight", {n});
+
+  MatrixSpec gates, ups, downs;
+  const auto stack = [&](Role role, size_t rows, size_t k) {
+    MatrixSpec all = matrix(role, layer, n * rows, k);
+    spec().tensors[all.tensor].shape = {n, rows, k};
+    if (all.bias != kNoTensor) spec().tensors[all.bias].shape = {n, rows};
+    return all;
+  };
+  const bool has_both = is_fused(Role::ExpertsGateUp, Role::ExpertUp, layer) && !is_there(Role::ExpertsUp, layer);
+  const bool is_stacked = has_both || is_fused(Role::ExpertsUp, Role::ExpertUp, layer);
+  if (has_both) {
+    gates = stack(Role::ExpertsGateUp, 2 * inner, hidden);
+  } else if (is_stacked) {
+    gates = stack(Role::ExpertsGate, inner, hidden);
+    ups = stack(Role::ExpertsUp, inner, hidden);
+  }
+  if (is_stacked) downs = stack(Role::ExpertsDown, hidden, inner);
+  for (size_t i = 0; i < n; ++i) {
+    MlpSpec mlp{.activation = activation_of(config_.hidden_act), .clamp = form.clamp};
+    if (has_both) {
+      mlp.gate = part_of(gates, i, 2 * inner, 0, inner);
+      mlp.up = part_of(gates, i, 2 * inner, inner, inner);
+    } else if (is_stacked) {
+      mlp.gate = part_of(gates, i, inner, 0, inner);
+      mlp.up = part_of(ups, i, inner, 0, inner);
+    }
+    if (is_stacked) {
+      mlp.down = part_of(downs, i, hidden, 0, hidden);
+    } else {
+      expert_ = i;
+      mlp.gate = matrix(Role::ExpertGate, layer, inner, hidden);
+      mlp.up = matrix(Role::ExpertUp, layer, inner, hidden);
+      mlp.down = matrix(Role::ExpertDown, layer, hidden, inner);
+    }
+    experts.experts.push_back(mlp);
+  }
+  if (form.shared_inner != 0) {
+    experts.shared = shared_mlp(layer, form);
+    if (find_row(Role::SharedRouter) != nullptr) experts.shared_gate = matrix(Role::SharedRouter, layer, 1, hidden);
+  }
+  return experts;
+}
+
+}  // namespace kvfork::checkpoint

@@ -1,0 +1,141 @@
+// GLM-4 0414 and before (neighbours rotated, gate and up in one matrix) and GLM-4.5 and later (a mixture chosen by
+// sigmoid scores). Defaults: the configuration classes of Transformers 4.57.3.
+#include <array>
+
+#include "checkpoint/families/draft.h"
+#include "checkpoint/families/family.h"
+
+namespace kvfork::checkpoint {
+namespace {
+
+constexpr std::array kGlmMlp = {
+    TensorRow{Role::GateUp, "mlp.gate_up_proj", "ffn_up"},
+};
+
+constexpr std::array kGlm4Norms = {
+    TensorRow{Role::AttentionNormAfter, "post_self_attn_layernorm", "post_attention_norm"},
+    TensorRow{Role::MlpNormAfter, "post_mlp_layernorm", "post_ffw_norm"},
+    TensorRow{Role::GateUp, "mlp.gate_up_proj", "ffn_up"},
+};
+
+constexpr std::array kTensors = {
+    TensorRow{Role::Embedding, "embed_tokens", "token_embd"},
+    TensorRow{Role::AttentionNorm, "input_layernorm", "attn_norm"},
+    TensorRow{Role::Q, "self_attn.q_proj", "attn_q", Bias::AttentionInput},
+    TensorRow{Role::K, "self_attn.k_proj", "attn_k", Bias::AttentionInput},
+    TensorRow{Role::V, "self_attn.v_proj", "attn_v", Bias::AttentionInput},
+    TensorRow{Role::Output, "self_attn.o_proj", "attn_output"},
+    TensorRow{Role::MlpNorm, "post_attention_layernorm", "ffn_norm"},
+    TensorRow{Role::Down, "mlp.down_proj", "ffn_down"},
+    TensorRow{Role::FinalNorm, "norm", "output_norm"},
+    TensorRow{Role::Head, "lm_head", "output"},
+};
+
+constexpr std::array kMoe = {
+    TensorRow{Role::Router, "mlp.gate", "ffn_gate_inp"},
+    TensorRow{Role::ExpertGate, "mlp.experts.{}.gate_proj", ""},
+    TensorRow{Role::ExpertUp, "mlp.experts.{}.up_proj", ""},
+    TensorRow{Role::ExpertDown, "mlp.experts.{}.down_proj", ""},
+    TensorRow{Role::ExpertsGateUp, "mlp.experts.gate_up_proj", "", Bias::Never, true},
+    TensorRow{Role::ExpertsDown, "mlp.experts.down_proj", "ffn_down_exps", Bias::Never, true},
+    TensorRow{Role::ExpertsGate, "", "ffn_gate_exps"},
+    TensorRow{Role::ExpertsUp, "", "ffn_up_exps"},
+    TensorRow{Role::RouterCorrection, "mlp.gate.e_score_correction_bias", "exp_probs_b.bias", Bias::Never, true},
+    TensorRow{Role::SharedGate, "mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
+    TensorRow{Role::SharedUp, "mlp.shared_experts.up_proj", "ffn_up_shexp"},
+    TensorRow{Role::SharedDown, "mlp.shared_experts.down_proj", "ffn_down_shexp"},
+};
+
+constexpr std::array kMoeNormed = {
+    TensorRow{Role::QNorm, "self_attn.q_norm", "attn_q_norm"},
+    TensorRow{Role::KNorm, "self_attn.k_norm", "attn_k_norm"},
+    TensorRow{Role::Router, "mlp.gate", "ffn_gate_inp"},
+    TensorRow{Role::ExpertGate, "mlp.experts.{}.gate_proj", ""},
+    TensorRow{Role::ExpertUp, "mlp.experts.{}.up_proj", ""},
+    TensorRow{Role::ExpertDown, "mlp.experts.{}.down_proj", ""},
+    TensorRow{Role::ExpertsGateUp, "mlp.experts.gate_up_proj", "", Bias::Never, true},
+    TensorRow{Role::ExpertsDown, "mlp.experts.down_proj", "ffn_down_exps", Bias::Never, true},
+    TensorRow{Role::ExpertsGate, "", "ffn_gate_exps"},
+    TensorRow{Role::ExpertsUp, "", "ffn_up_exps"},
+    TensorRow{Role::RouterCorrection, "mlp.gate.e_score_correction_bias", "exp_probs_b.bias", Bias::Never, true},
+    TensorRow{Role::SharedGate, "mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
+    TensorRow{Role::SharedUp, "mlp.shared_experts.up_proj", "ffn_up_shexp"},
+    TensorRow{Role::SharedDown, "mlp.shared_experts.down_proj", "ffn_down_shexp"},
+};
+
+// Only q, k and v have biases.
+void read_input_bias(Draft& draft, bool absent) {
+  draft.read_attention_bias(absent);
+  draft.config().attention_output_bias = false;
+}
+
+void describe_glm(Draft& draft) {
+  read_input_bias(draft, true);
+  draft.assemble({.rotates_neighbours = true, .partial_rotary_factor = 0.5});
+}
+
+void describe_moe(Draft& draft) {
+  read_input_bias(draft, false);
+  draft.set_more_tensors(draft.flag("use_qk_norm", false) ? std::span<const TensorRow>(kMoeNormed) : kMoe);
+  Form form{.partial_rotary_factor = 0.5};
+  draft.read_corrected_experts(form, 128, 1408, 8, 1, true);
+  draft.spec().has_draft_layers = true;
+  draft.assemble(form);
+}
+
+}  // namespace
+
+const Family kGlm = {
+    .model_type = "glm",
+    .class_name = "GlmForCausalLM",
+    .gguf_architecture = "",
+    .defaults = {.vocab_size = 151552,
+                 .hidden_size = 4096,
+                 .intermediate_size = 13696,
+                 .num_hidden_layers = 40,
+                 .num_attention_heads = 32,
+                 .num_key_value_heads = 2,
+                 .head_dim = 128,
+                 .max_position_embeddings = 131072,
+                 .rms_norm_eps = 1.5625e-7},
+    .tensors = kTensors,
+    .more_tensors = kGlmMlp,
+    .describe = describe_glm,
+};
+
+const Family kGlm4 = {
+    .model_type = "glm4",
+    .class_name = "Glm4ForCausalLM",
+    .gguf_architecture = "glm4",
+    .defaults = {.vocab_size = 151552,
+                 .hidden_size = 4096,
+                 .intermediate_size = 13696,
+                 .num_hidden_layers = 40,
+                 .num_attention_heads = 32,
+                 .num_key_value_heads = 2,
+                 .head_dim = 128,
+                 .max_position_embeddings = 131072,
+                 .rms_norm_eps = 1.5625e-7},
+    .tensors = kTensors,
+    .more_tensors = kGlm4Norms,
+    .describe = describe_glm,
+};
+
+const Family kGlm4Moe = {
+    .model_type = "glm4_moe",
+    .class_name = "Glm4MoeForCausalLM",
+    .gguf_architecture = "glm4moe",
+    .defaults = {.vocab_size = 151552,
+                 .hidden_size = 4096,
+                 .intermediate_size = 10944,
+                 .num_hidden_layers = 46,
+                 .num_attention_heads = 96,
+                 .num_key_value_heads = 8,
+                 .max_position_embeddings = 131072,
+                 .rms_norm_eps = 1e-5},
+    .tensors = llama_tensors(),
+    .more_tensors = kMoe,
+    .describe = describe_moe,
+};
+
+}  // namespace kvfork::checkpoint

@@ -1,0 +1,55 @@
+// Nemotron-4 and Minitron: layer norms with biases and weights less one, a feed-forward of squared relu without
+// gate. Defaults: configuration_nemotron.py of Transformers 4.57.3.
+#include <array>
+
+#include "checkpoint/families/draft.h"
+#include "checkpoint/families/family.h"
+
+namespace kvfork::checkpoint {
+namespace {
+
+constexpr std::array kTensors = {
+    TensorRow{Role::Embedding, "embed_tokens", "token_embd"},
+    TensorRow{Role::AttentionNorm, "input_layernorm", "attn_norm", Bias::Always},
+    TensorRow{Role::Q, "self_attn.q_proj", "attn_q", Bias::AttentionInput},
+    TensorRow{Role::K, "self_attn.k_proj", "attn_k", Bias::AttentionInput},
+    TensorRow{Role::V, "self_attn.v_proj", "attn_v", Bias::AttentionInput},
+    TensorRow{Role::Output, "self_attn.o_proj", "attn_output", Bias::AttentionOutput},
+    TensorRow{Role::MlpNorm, "post_attention_layernorm", "ffn_norm", Bias::Always},
+    TensorRow{Role::Up, "mlp.up_proj", "ffn_up", Bias::Mlp},
+    TensorRow{Role::Down, "mlp.down_proj", "ffn_down", Bias::Mlp},
+    TensorRow{Role::FinalNorm, "norm", "output_norm", Bias::Always},
+    TensorRow{Role::Head, "lm_head", "output"},
+};
+
+void describe(Draft& draft) {
+  draft.read_attention_bias();
+  draft.read_mlp_bias();
+  draft.assemble({.norm = NormSpec::Kind::Layer,
+                  .norm_offset = draft.names().is_gguf() ? 0.0 : 1.0,  // converters add it
+                  .partial_rotary_factor = 0.5});
+}
+
+}  // namespace
+
+const Family kNemotron = {
+    .model_type = "nemotron",
+    .class_name = "NemotronForCausalLM",
+    .gguf_architecture = "nemotron",
+    .defaults = {.vocab_size = 256000,
+                 .hidden_size = 6144,
+                 .intermediate_size = 24576,
+                 .num_hidden_layers = 32,
+                 .num_attention_heads = 48,
+                 .head_dim = 128,
+                 .max_position_embeddings = 4096,
+                 .rms_norm_eps = 1e-5,
+                 .hidden_act = "relu2",
+                 .bos_token_id = 2,
+                 .eos_token_id = 3},
+    .fields = {.norm_eps = "norm_eps"},
+    .tensors = kTensors,
+    .describe = describe,
+};
+
+}  // namespace kvfork::checkpoint

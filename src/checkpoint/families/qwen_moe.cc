@@ -1,0 +1,100 @@
+// Qwen1.5/2 MoE (a gated shared expert, biases of q, k and v) and Qwen3 MoE (heads of q and k normalized).
+// Defaults: the configuration classes of Transformers 4.57.3.
+#include <algorithm>
+#include <array>
+
+#include "checkpoint/families/draft.h"
+#include "checkpoint/families/family.h"
+
+namespace kvfork::checkpoint {
+namespace {
+
+constexpr std::array kQwen2Rows = {
+    TensorRow{Role::Router, "mlp.gate", "ffn_gate_inp"},
+    TensorRow{Role::ExpertGate, "mlp.experts.{}.gate_proj", ""},
+    TensorRow{Role::ExpertUp, "mlp.experts.{}.up_proj", ""},
+    TensorRow{Role::ExpertDown, "mlp.experts.{}.down_proj", ""},
+    TensorRow{Role::ExpertsGateUp, "mlp.experts.gate_up_proj", "", Bias::Never, true},
+    TensorRow{Role::ExpertsDown, "mlp.experts.down_proj", "ffn_down_exps", Bias::Never, true},
+    TensorRow{Role::ExpertsGate, "", "ffn_gate_exps"},
+    TensorRow{Role::ExpertsUp, "", "ffn_up_exps"},
+    TensorRow{Role::SharedGate, "mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
+    TensorRow{Role::SharedUp, "mlp.shared_expert.up_proj", "ffn_up_shexp"},
+    TensorRow{Role::SharedDown, "mlp.shared_expert.down_proj", "ffn_down_shexp"},
+    TensorRow{Role::SharedRouter, "mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
+};
+
+constexpr std::array kQwen3Rows = {
+    TensorRow{Role::QNorm, "self_attn.q_norm", "attn_q_norm"},
+    TensorRow{Role::KNorm, "self_attn.k_norm", "attn_k_norm"},
+    TensorRow{Role::Router, "mlp.gate", "ffn_gate_inp"},
+    TensorRow{Role::ExpertGate, "mlp.experts.{}.gate_proj", ""},
+    TensorRow{Role::ExpertUp, "mlp.experts.{}.up_proj", ""},
+    TensorRow{Role::ExpertDown, "mlp.experts.{}.down_proj", ""},
+    TensorRow{Role::ExpertsGateUp, "mlp.experts.gate_up_proj", "", Bias::Never, true},
+    TensorRow{Role::ExpertsDown, "mlp.experts.down_proj", "ffn_down_exps", Bias::Never, true},
+    TensorRow{Role::ExpertsGate, "", "ffn_gate_exps"},
+    TensorRow{Role::ExpertsUp, "", "ffn_up_exps"},
+};
+
+// Every decoder_sparse_step-th layer has experts, but for those of mlp_only_layers.
+void describe_experts(Draft& draft, Form form, size_t top_k, size_t n_experts, size_t inner) {
+  form.n_experts = draft.size("num_experts", n_experts);
+  form.expert_inner = draft.size("moe_intermediate_size", inner);
+  form.experts.top_k = draft.size("num_experts_per_tok", top_k);
+  form.experts.is_normed = draft.flag("norm_topk_prob", false);
+  const size_t step = std::max<size_t>(1, draft.size("decoder_sparse_step", 1));
+  const auto dense = draft.fields().find_numbers("mlp_only_layers").value_or(std::vector<double>{});
+  for (size_t i = 0; i < draft.config().num_hidden_layers; ++i)
+    form.has_experts.push_back((i + 1) % step == 0 &&
+                               std::find(dense.begin(), dense.end(), static_cast<double>(i)) == dense.end());
+  draft.assemble(form);
+  draft.set_windows(std::vector<std::string>(draft.config().num_hidden_layers, "sliding_attention"),
+                    draft.switched_window());
+}
+
+void describe_qwen2(Draft& draft) {
+  draft.config().attention_qkv_bias = draft.flag("qkv_bias", true);
+  describe_experts(draft, {.shared_inner = draft.size("shared_expert_intermediate_size", 5632)}, 4, 60, 1408);
+}
+
+void describe_qwen3(Draft& draft) {
+  draft.read_attention_bias();
+  describe_experts(draft, {}, 8, 128, 768);
+}
+
+}  // namespace
+
+const Family kQwen2Moe = {
+    .model_type = "qwen2_moe",
+    .class_name = "Qwen2MoeForCausalLM",
+    .gguf_architecture = "qwen2moe",
+    .defaults = {.vocab_size = 151936,
+                 .hidden_size = 2048,
+                 .intermediate_size = 5632,
+                 .num_hidden_layers = 24,
+                 .num_attention_heads = 16,
+                 .num_key_value_heads = 16,
+                 .max_position_embeddings = 32768},
+    .tensors = llama_tensors(),
+    .more_tensors = kQwen2Rows,
+    .describe = describe_qwen2,
+};
+
+const Family kQwen3Moe = {
+    .model_type = "qwen3_moe",
+    .class_name = "Qwen3MoeForCausalLM",
+    .gguf_architecture = "qwen3moe",
+    .defaults = {.vocab_size = 151936,
+                 .hidden_size = 2048,
+                 .intermediate_size = 6144,
+                 .num_hidden_layers = 24,
+                 .num_attention_heads = 32,
+                 .num_key_value_heads = 4,
+                 .max_position_embeddings = 32768},
+    .tensors = llama_tensors(),
+    .more_tensors = kQwen3Rows,
+    .describe = describe_qwen3,
+};
+
+}  // namespace kvfork::checkpoint
