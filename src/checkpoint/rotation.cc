@@ -64,14 +64,19 @@ void read_longrope(const JsonFields& fields, const JsonFields& outer, double max
 }
 
 RopeScaling read_rope_scaling(const JsonFields& fields, const JsonFields& outer, double max_position_embeddings) {
-  constexpr std::array<std::string_view, 8> kIgnored = {"type",
-                                                        "rope_type",
-                                                        "rope_theta",
-                                                        "factor",
-                                                        "low_freq_factor",
-                                                        "high_freq_factor",
-                                                        "original_max_position_embeddings",
-                                                        "partial_rotary_factor"};
+  // What other kinds read; files carry them along.
+  constexpr std::array<std::string_view, 12> kIgnored = {"beta_fast",
+                                                         "beta_slow",
+                                                         "mscale",
+                                                         "mscale_all_dim",
+                                                         "type",
+                                                         "rope_type",
+                                                         "rope_theta",
+                                                         "factor",
+                                                         "low_freq_factor",
+                                                         "high_freq_factor",
+                                                         "original_max_position_embeddings",
+                                                         "partial_rotary_factor"};
   // Transformers lets the older spelling win where both are there.
   const auto old_type = fields.find_string("type");
   const auto type = old_type ? old_type : fields.find_string("rope_type");

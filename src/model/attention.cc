@@ -79,8 +79,8 @@ struct Attention::Walk {
   size_t first_chunk() const { return begin() / kChunkTokens; }
   size_t end_chunk() const { return chunks_of(end()); }
 
-  // Calls visit(first, n) for runs of tokens that see some of the keys [begin, end), as long as same(i, i + 1) holds
-  // between neighbours.
+  // Calls visit(first, n) for runs of tokens that see some of the keys [begin, end), as long as same(i, i + 1)
+  // holds between neighbours.
   template <class Same, class Visit>
   void for_runs(size_t begin, size_t end, const Same& same, const Visit& visit) const {
     for (size_t first = 0, next; first < tile.n_tokens; first = next) {
@@ -235,9 +235,7 @@ void Attention::walk_block(const Walk& walk, size_t block, const AttentionPart& 
   const AttentionTile& tile = walk.tile;
   const size_t group = walk.group_size();
   const size_t block_begin = block * kBlock, block_end = block_begin + kBlock;
-  const auto begins = [&](size_t i) {
-    return block % kChunkBlocks == 0 || walk.first_key(i) >= block_begin;
-  };
+  const auto begins = [&](size_t i) { return block % kChunkBlocks == 0 || walk.first_key(i) >= block_begin; };
   const auto same = [&](size_t i, size_t j) {
     const KvSequence *a = walk.token(i).kv, *b = walk.token(j).kv;
     return begins(i) == begins(j) && (a == b || a->block(block).keys == b->block(block).keys);
@@ -346,7 +344,9 @@ void Attention::walk_tile(const Walk& walk, const LayerWeights& layer,
 }
 
 void Attention::run(size_t index, const LayerWeights& layer, Scratch& scratch) const noexcept {
-  const auto walk_of = [&](size_t tile) { return Walk{scratch.tiles[tile], index, layer.spec->attention, scratch}; };
+  const auto walk_of = [&](size_t tile) {
+    return Walk{scratch.tiles[tile], index, layer.spec->attention, scratch};
+  };
   const size_t n_chunks = chunks_of(longest(scratch.sequences));
   if (!splits(scratch.tiles.size(), n_chunks)) {
     pool_.run(scratch.tiles.size(), [&](size_t item, size_t thread) noexcept {

@@ -45,8 +45,8 @@ void Experts::choose(const LayerWeights& layer, size_t n_rows, Scratch& scratch)
   });
 }
 
-// Lists the rows of every chosen expert, and gives each pair of row and expert a slot: those of an expert follow one
-// another, in the order of their rows.
+// Lists the rows of every chosen expert, and gives each pair of row and expert a slot: those of an expert follow
+// one another, in the order of their rows.
 void Experts::gather(const LayerWeights& layer, size_t n_rows, Scratch& scratch) const noexcept {
   Scratch::Experts& all = scratch.experts;
   const MlpWeights& first = layer.experts.experts.front();
@@ -81,8 +81,8 @@ void Experts::multiply(const LayerWeights& layer, const float* normed, Scratch& 
     const MlpWeights& mlp = layer.experts.experts[rows.expert];
     std::byte* packed = all.packed + rows.packed;
     std::byte* packed_inner = all.packed_inner + rows.packed_inner;
-    products_.pack_gathered(normed, std::span(all.rows).subspan(rows.first_slot, rows.n_rows), hidden, mlp.gate.type,
-                            packed, scratch);
+    products_.pack_gathered(normed, std::span(all.rows).subspan(rows.first_slot, rows.n_rows), hidden,
+                            mlp.gate.type, packed, scratch);
     products_.multiply_gated(mlp, rows.n_rows, packed, packed, packed_inner, scratch);
     const ProductTarget target{&mlp.down, all.results + rows.first_slot * hidden, hidden};
     products_.multiply({&target, 1}, rows.n_rows, packed_inner, scratch);

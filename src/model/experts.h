@@ -1,7 +1,7 @@
 // A mixture of experts: which experts a row chooses, and what they give it.
 //
-// Every expert's rows are gathered, so that its weights are read once per pass. What a row gets does not depend on which
-// other rows chose the same experts: products are row by row, and a row adds its experts in ascending order.
+// Every expert's rows are gathered, so that its weights are read once per pass. What a row gets does not depend on
+// which other rows chose the same experts: products are row by row, and a row adds its experts in ascending order.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,11 @@
 
 namespace kvfork::model {
 
-/// The experts of one row in ascending order, from the router's scores [n_experts]. Of equal scores the lower index is
-/// chosen. `work` holds 2 * n_experts numbers, `chosen` top_k. Arithmetic is double, without the C library's
+/// The experts of one row in ascending order, from the router's scores [n_experts]. Of equal scores the lower index
+/// is chosen. `work` holds 2 * n_experts numbers, `chosen` top_k. Arithmetic is double, without the C library's
 /// exponential, whose last bits differ from one version to the next.
-void choose_experts(const checkpoint::ExpertsSpec& spec, std::span<const float> correction, std::span<const float> scores,
-                    std::span<double> work, std::span<Choice> chosen) noexcept;
+void choose_experts(const checkpoint::ExpertsSpec& spec, std::span<const float> correction,
+                    std::span<const float> scores, std::span<double> work, std::span<Choice> chosen) noexcept;
 
 /// 1 / (1 + e^-x), in the same arithmetic.
 float sigmoid(float x) noexcept;

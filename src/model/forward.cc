@@ -76,8 +76,7 @@ void Forward::project(const LayerWeights& layer, Scratch& scratch) const noexcep
   targets.clear();
   for (size_t i = 0; i < layer.projections.size(); ++i) {
     const Matrix& matrix = layer.projections[i];
-    targets.push_back(
-        {&matrix, scratch.projected + attention.projections[i].column, attention.projected_width});
+    targets.push_back({&matrix, scratch.projected + attention.projections[i].column, attention.projected_width});
     // Matrices that follow one another share packed inputs where their types do.
     const bool is_last = i + 1 == layer.projections.size() || layer.projections[i + 1].type != matrix.type;
     if (!is_last) continue;
@@ -129,7 +128,8 @@ void Forward::add_feed_forward(const LayerWeights& layer, Scratch& scratch) cons
     products_.multiply_activated(mlp, n_rows, packed_up, scratch.packed_gated, scratch);
   }
   if (layer.spec->branches != checkpoint::Branches::Sequential)
-    products_.add_normalized(scratch.x, scratch.branch, n_rows, hidden, layer.attention_norm_after, residual_scale_);
+    products_.add_normalized(scratch.x, scratch.branch, n_rows, hidden, layer.attention_norm_after,
+                             residual_scale_);
   add_product(mlp.down, scratch.packed_gated, layer.mlp_norm_after, scratch);
 }
 

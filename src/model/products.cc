@@ -66,7 +66,7 @@ void Products::pack_gathered(const float* x, std::span<const uint32_t> rows, siz
 // packed = rows that make(begin, end, thread) points to, in runs of the kernel set's pack_rows.
 template <class Make>
 void Products::pack_rows(size_t n_rows, size_t k, kernels::Element type, std::byte* packed,
-                        const Make& make) const noexcept {
+                         const Make& make) const noexcept {
   const size_t run = kernels_.pack_rows;
   pool_.run((n_rows + run - 1) / run, [&](size_t item, size_t thread) noexcept {
     const size_t begin = item * run;
@@ -85,7 +85,7 @@ void Products::pack_rows(size_t n_rows, size_t k, kernels::Element type, std::by
 
 // One item of a product, but for where its results go.
 kernels::MatmulArgs Products::arguments(const Matrix& matrix, const Division& division, size_t item,
-                                     const std::byte* packed, std::byte* workspace) const noexcept {
+                                        const std::byte* packed, std::byte* workspace) const noexcept {
   return {.weight = matrix.data,
           .weight_type = matrix.type,
           .rounding = rounding_,
@@ -106,7 +106,8 @@ kernels::MatmulArgs Products::arguments(const Matrix& matrix, const Division& di
 void Products::multiply(std::span<const ProductTarget> targets, size_t n_rows, const std::byte* packed,
                         Scratch& scratch) const noexcept {
   size_t per_chunk = 0;
-  for (const ProductTarget& target : targets) per_chunk += Division(*this, *target.matrix, n_rows).items_per_chunk();
+  for (const ProductTarget& target : targets)
+    per_chunk += Division(*this, *target.matrix, n_rows).items_per_chunk();
   const size_t n_chunks = Division(*this, *targets[0].matrix, n_rows).n_chunks();
   pool_.run(n_chunks * per_chunk, [&](size_t item, size_t thread) noexcept {
     size_t part = item % per_chunk;

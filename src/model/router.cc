@@ -29,8 +29,8 @@ void softmax(std::span<double> scores) noexcept {
 
 constexpr double kOut = -std::numeric_limits<double>::infinity();
 
-// Leaves the groups_kept groups whose two best choices add up to the most; the others are out. Of equal groups the one
-// of lower index stays.
+// Leaves the groups_kept groups whose two best choices add up to the most; the others are out. Of equal groups the
+// one of lower index stays.
 void keep_groups(const checkpoint::ExpertsSpec& spec, std::span<double> choice) noexcept {
   const size_t n_groups = spec.n_groups, size = choice.size() / n_groups;
   const auto worth = [&](size_t group) {

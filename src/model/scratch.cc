@@ -49,7 +49,8 @@ struct Widths {
   size_t top_k = 0;
   size_t expert_inner = 0;
 
-  explicit Widths(const checkpoint::ModelSpec& spec) : hidden(spec.hidden_size), tile_rows(attention_tile_rows(spec)) {
+  explicit Widths(const checkpoint::ModelSpec& spec)
+      : hidden(spec.hidden_size), tile_rows(attention_tile_rows(spec)) {
     for (const checkpoint::LayerSpec& layer : spec.layers) {
       const checkpoint::AttentionSpec& heads = layer.attention;
       projected = std::max(projected, heads.projected_width);

@@ -99,7 +99,8 @@ class Scratch {
     size_t packed_inner;  // bytes from Experts::packed_inner
   };
 
-  /// What a mixture of experts needs; empty where no layer has one. A slot is a pair of a row and an expert it chose.
+  /// What a mixture of experts needs; empty where no layer has one. A slot is a pair of a row and an expert it
+  /// chose.
   struct Experts {
     float* normed = nullptr;            // [max_rows, hidden]
     float* scores = nullptr;            // [max_rows, n_experts]

@@ -103,7 +103,8 @@ class Resolver {
                        .mlp = mlp(spec.mlp),
                        .mlp_norm_after = norm(spec.mlp_norm_after)};
     if (spec.experts) layer.experts = experts(*spec.experts);
-    for (const auto& projection : spec.attention.projections) layer.projections.push_back(matrix(projection.matrix));
+    for (const auto& projection : spec.attention.projections)
+      layer.projections.push_back(matrix(projection.matrix));
     return layer;
   }
 

@@ -1,4 +1,5 @@
-// A checkpoint's tensors as the forward pass reads them: checked views of the mapped file, in the order of the spec.
+// A checkpoint's tensors as the forward pass reads them: checked views of the mapped file, in the order of the
+// spec.
 //
 // Matrices point into the checkpoint, which must outlive them; norm weights and biases are small and are widened to
 // float32 copies. Immutable after construction; any thread may read.

@@ -406,9 +406,9 @@ TEST(GgufCheckpoint, RefusesByNameWhatItDoesNotRun) {
   expect_refused(
       ErrorCode::Corrupt, [](GgufBuilder& g) { g.add("llama.vocab_size", uint32_t{7}); }, "llama.vocab_size");
   const TempDir dir;
-  GgufBuilder gemma;
-  gemma.add("general.architecture", "gemma3");
-  expect_open_error(ErrorCode::Unsupported, write_gguf(dir, gemma), "general.architecture", "gemma3");
+  GgufBuilder mamba;
+  mamba.add("general.architecture", "mamba");
+  expect_open_error(ErrorCode::Unsupported, write_gguf(dir, mamba), "general.architecture", "mamba");
   GgufBuilder empty;
   empty.add("general.architecture", "llama");
   expect_open_error(ErrorCode::Corrupt, write_gguf(dir, empty), "llama.embedding_length is missing");

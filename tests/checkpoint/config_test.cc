@@ -150,8 +150,15 @@ TEST(Config, RopeTypes) {
   const auto scaling = [](json value) { return with(llama(), "rope_scaling", std::move(value)); };
   EXPECT_EQ(parse(scaling({{"rope_type", "default"}})).rope_scaling.kind, RopeScaling::Kind::None);
   EXPECT_EQ(parse(scaling({{"type", "linear"}, {"factor", 2}})).rope_scaling.factor, 2.0);
-  for (const char* type : {"dynamic", "yarn", "longrope", "su", "mrope"})
-    expect_refused(ErrorCode::Unsupported, scaling({{"rope_type", type}, {"factor", 2.0}}), type);
+  EXPECT_EQ(parse(scaling({{"rope_type", "yarn"}, {"factor", 2.0}})).rope_scaling.kind, RopeScaling::Kind::Yarn);
+  EXPECT_EQ(parse(scaling({{"rope_type", "dynamic"}, {"factor", 2.0}})).rope_scaling.kind, RopeScaling::Kind::Dynamic);
+  for (const char* type : {"longrope", "su"}) {
+    expect_refused(ErrorCode::Corrupt, scaling({{"rope_type", type}, {"factor", 2.0}}), "short_factor");
+    const json factors(8, 1.5);
+    const json full = {{"rope_type", type}, {"factor", 2.0}, {"short_factor", factors}, {"long_factor", factors}};
+    EXPECT_EQ(parse(scaling(full)).rope_scaling.kind, RopeScaling::Kind::LongRope);
+  }
+  expect_refused(ErrorCode::Unsupported, scaling({{"rope_type", "mrope"}, {"factor", 2.0}}), "mrope");
   expect_refused(ErrorCode::Unsupported, scaling({{"rope_type", "default"}, {"mrope_section", {1, 2}}}),
                  "mrope_section");
   expect_refused(ErrorCode::Corrupt, scaling(json::object()), "expected rope_type");
@@ -180,21 +187,30 @@ TEST(Config, RopeParametersOfTransformers5) {
 }
 
 TEST(Config, SlidingWindows) {
+  const auto windows = [](const json& config) {
+    std::vector<size_t> found;
+    for (const LayerSpec& layer : parse(config).spec.layers) found.push_back(layer.attention.window);
+    return found;
+  };
   // As Qwen2.5 ships it: there, but off.
   json off = with(with(qwen2(), "sliding_window", 32768), "use_sliding_window", false);
-  EXPECT_EQ(parse(with(off, "max_window_layers", 1)).num_hidden_layers, 2u);
-  expect_refused(ErrorCode::Unsupported, with(off, "use_sliding_window", true), "sliding_window 32768");
-  expect_refused(ErrorCode::Unsupported, with(qwen2(), "use_sliding_window", true), "use_sliding_window");
+  EXPECT_EQ(windows(with(off, "max_window_layers", 1)), (std::vector<size_t>{0, 0}));
+  const json on = with(off, "use_sliding_window", true);
+  EXPECT_EQ(windows(with(on, "max_window_layers", 1)), (std::vector<size_t>{0, 32768}));
+  EXPECT_EQ(windows(on), (std::vector<size_t>{0, 0}));  // from layer 28 on
+  EXPECT_EQ(windows(with(on, "layer_types", {"sliding_attention", "full_attention"})),
+            (std::vector<size_t>{32768, 0}));
   expect_refused(ErrorCode::Unsupported, with(llama(), "sliding_window", 64), "sliding_window");
   EXPECT_NO_THROW(parse(with(qwen2(), "layer_types", {"full_attention", "full_attention"})));
-  expect_refused(ErrorCode::Unsupported, with(qwen2(), "layer_types", {"full_attention", "sliding_attention"}),
-                 "sliding_attention");
+  expect_refused(ErrorCode::Unsupported, with(qwen2(), "layer_types", {"full_attention", "linear_attention"}),
+                 "linear_attention");
   expect_refused(ErrorCode::Corrupt, with(qwen2(), "layer_types", {"full_attention"}),
                  "layer_types: expected 2 entries");
 }
 
 TEST(Config, RefusesWhatWouldChangeTheResult) {
-  expect_refused(ErrorCode::Unsupported, with(llama(), "hidden_act", "gelu"), "hidden_act");
+  expect_refused(ErrorCode::Unsupported, with(llama(), "hidden_act", "gelu_10"), "hidden_act");
+  EXPECT_EQ(parse(with(llama(), "hidden_act", "gelu")).hidden_act, "gelu");
   EXPECT_EQ(parse(with(llama(), "hidden_act", "swish")).hidden_act, "silu");
   expect_refused(ErrorCode::Unsupported, with(llama(), "quantization_config", {{"quant_method", "gptq"}}),
                  "quantization_config");

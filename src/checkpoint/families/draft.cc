@@ -278,7 +278,8 @@ LayerSpec Draft::layer(size_t index, const Form& form) {
   layer.attention_norm = norm(Role::AttentionNorm, index, hidden, form);
   layer.attention = attention(index, form);
   layer.attention_norm_after = norm(Role::AttentionNormAfter, index, hidden, form);
-  layer.mlp_norm = norm(Role::MlpNorm, index, hidden, form);
+  // A feed-forward that reads attention's norm has none of its own.
+  if (form.branches != Branches::ParallelSharedNorm) layer.mlp_norm = norm(Role::MlpNorm, index, hidden, form);
   if (form.n_experts != 0 && (form.has_experts.empty() || form.has_experts[index])) {
     layer.experts = experts(index, form);
   } else {

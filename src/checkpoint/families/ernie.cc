@@ -18,7 +18,7 @@ constexpr std::array kMore = {
     TensorRow{Role::ExpertsDown, "mlp.experts.down_proj", "ffn_down_exps", Bias::Never, true},
     TensorRow{Role::ExpertsGate, "", "ffn_gate_exps"},
     TensorRow{Role::ExpertsUp, "", "ffn_up_exps"},
-    TensorRow{Role::RouterCorrection, "mlp.moe_statics.e_score_correction_bias", "exp_probs_b.bias", Bias::Never,
+    TensorRow{Role::RouterCorrectionRow, "mlp.moe_statics.e_score_correction_bias", "exp_probs_b.bias", Bias::Never,
               true},
     TensorRow{Role::SharedGate, "mlp.shared_experts.gate_proj", "ffn_gate_shexp", Bias::Mlp},
     TensorRow{Role::SharedUp, "mlp.shared_experts.up_proj", "ffn_up_shexp", Bias::Mlp},

@@ -36,6 +36,8 @@ ExpertsSpec Draft::experts(size_t layer, const Form& form) {
   experts.router = matrix(Role::Router, layer, n, hidden);
   if (const TensorRow* row = find_row(Role::RouterCorrection))
     experts.correction = add(*row, layer, ".weight", {n});
+  if (const TensorRow* row = find_row(Role::RouterCorrectionRow))
+    experts.correction = add(*row, layer, ".weight", {1, n});
 
   MatrixSpec gates, ups, downs;
   const auto stack = [&](Role role, size_t rows, size_t k) {

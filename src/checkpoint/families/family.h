@@ -18,41 +18,42 @@ class Draft;
 
 /// What a tensor is to the model. The role decides its shape; `inner` is intermediate_size, or that of the experts.
 enum class Role : uint8_t {
-  Embedding,           ///< [vocab, hidden]
-  Positions,           ///< [positions, hidden]
-  AttentionNorm,       ///< [hidden]
-  Q,                   ///< [n_heads * head_dim, hidden]
-  K,                   ///< [n_kv_heads * head_dim, hidden]
-  V,                   ///< [n_kv_heads * head_dim, hidden]
-  Qkv,                 ///< those of q, of k and of v below each other
-  QkvByHead,           ///< the same head after head
-  QNorm,               ///< [head_dim], or as HeadNormForm says
-  KNorm,               ///< the same of the keys
-  Sinks,               ///< [n_heads]
-  Output,              ///< [hidden, n_heads * head_dim]
-  AttentionNormAfter,  ///< [hidden]
-  MlpNorm,             ///< [hidden]
-  Gate,                ///< [inner, hidden]
-  Up,                  ///< [inner, hidden]
-  GateUp,              ///< gate and up below each other
-  Down,                ///< [hidden, inner]
-  MlpNormAfter,        ///< [hidden]
-  Router,              ///< [n_experts, hidden]
-  RouterCorrection,    ///< [n_experts]
-  ExpertGate,          ///< [inner, hidden] of one expert, whose number stands for {} in the name
-  ExpertUp,            ///< the same
-  ExpertDown,          ///< [hidden, inner] of one expert
-  ExpertsGate,         ///< [n_experts, inner, hidden]
-  ExpertsUp,           ///< [n_experts, inner, hidden]
-  ExpertsGateUp,       ///< [n_experts, 2 * inner, hidden], gate above up
-  ExpertsDown,         ///< [n_experts, hidden, inner]
-  SharedGate,          ///< [inner, hidden] of the shared expert
-  SharedUp,            ///< the same
-  SharedGateUp,        ///< gate and up below each other
-  SharedDown,          ///< [hidden, inner]
-  SharedRouter,        ///< [1, hidden]
-  FinalNorm,           ///< [hidden]
-  Head,                ///< [vocab, hidden]
+  Embedding,            ///< [vocab, hidden]
+  Positions,            ///< [positions, hidden]
+  AttentionNorm,        ///< [hidden]
+  Q,                    ///< [n_heads * head_dim, hidden]
+  K,                    ///< [n_kv_heads * head_dim, hidden]
+  V,                    ///< [n_kv_heads * head_dim, hidden]
+  Qkv,                  ///< those of q, of k and of v below each other
+  QkvByHead,            ///< the same head after head
+  QNorm,                ///< [head_dim], or as HeadNormForm says
+  KNorm,                ///< the same of the keys
+  Sinks,                ///< [n_heads]
+  Output,               ///< [hidden, n_heads * head_dim]
+  AttentionNormAfter,   ///< [hidden]
+  MlpNorm,              ///< [hidden]
+  Gate,                 ///< [inner, hidden]
+  Up,                   ///< [inner, hidden]
+  GateUp,               ///< gate and up below each other
+  Down,                 ///< [hidden, inner]
+  MlpNormAfter,         ///< [hidden]
+  Router,               ///< [n_experts, hidden]
+  RouterCorrection,     ///< [n_experts]
+  RouterCorrectionRow,  ///< [1, n_experts]
+  ExpertGate,           ///< [inner, hidden] of one expert, whose number stands for {} in the name
+  ExpertUp,             ///< the same
+  ExpertDown,           ///< [hidden, inner] of one expert
+  ExpertsGate,          ///< [n_experts, inner, hidden]
+  ExpertsUp,            ///< [n_experts, inner, hidden]
+  ExpertsGateUp,        ///< [n_experts, 2 * inner, hidden], gate above up
+  ExpertsDown,          ///< [n_experts, hidden, inner]
+  SharedGate,           ///< [inner, hidden] of the shared expert
+  SharedUp,             ///< the same
+  SharedGateUp,         ///< gate and up below each other
+  SharedDown,           ///< [hidden, inner]
+  SharedRouter,         ///< [1, hidden]
+  FinalNorm,            ///< [hidden]
+  Head,                 ///< [vocab, hidden]
 };
 
 /// When a tensor has a bias beside its weight.

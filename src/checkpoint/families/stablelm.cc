@@ -8,10 +8,10 @@
 namespace kvfork::checkpoint {
 namespace {
 
-constexpr std::array kTensors = {
+constexpr std::array kNorms = {
     TensorRow{Role::AttentionNorm, "input_layernorm", "attn_norm", Bias::Always},
-    TensorRow{Role::MlpNorm, "post_attention_layernorm", "ffn_norm", Bias::Always},
     TensorRow{Role::FinalNorm, "norm", "output_norm", Bias::Always},
+    TensorRow{Role::MlpNorm, "post_attention_layernorm", "ffn_norm", Bias::Always},
 };
 
 void describe(Draft& draft) {
@@ -41,7 +41,7 @@ const Family kStableLm = {
                  .eos_token_id = 0},
     .fields = {.norm_eps = "layer_norm_eps"},
     .tensors = llama_tensors(),
-    .more_tensors = kTensors,
+    .more_tensors = kNorms,
     .describe = describe,
 };
 
