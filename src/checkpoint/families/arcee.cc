@@ -33,7 +33,7 @@ void describe(Draft& draft) {
 const Family kArcee = {
     .model_type = "arcee",
     .class_name = "ArceeForCausalLM",
-    .gguf_architecture = "arcee",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 32000,
                  .hidden_size = 2560,
                  .intermediate_size = 18432,

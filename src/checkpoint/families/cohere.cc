@@ -57,7 +57,7 @@ void describe_cohere2(Draft& draft) {
 const Family kCohere = {
     .model_type = "cohere",
     .class_name = "CohereForCausalLM",
-    .gguf_architecture = "command-r",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 256000,
                  .hidden_size = 8192,
                  .intermediate_size = 22528,
@@ -76,7 +76,7 @@ const Family kCohere = {
 const Family kCohere2 = {
     .model_type = "cohere2",
     .class_name = "Cohere2ForCausalLM",
-    .gguf_architecture = "cohere2",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 256000,
                  .hidden_size = 8192,
                  .intermediate_size = 22528,

@@ -41,7 +41,7 @@ void describe(Draft& draft) {
 const Family kDots1 = {
     .model_type = "dots1",
     .class_name = "Dots1ForCausalLM",
-    .gguf_architecture = "dots1",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 152064,
                  .hidden_size = 4608,
                  .intermediate_size = 10944,

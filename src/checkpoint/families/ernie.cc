@@ -59,7 +59,7 @@ void describe_moe(Draft& draft) {
 const Family kErnie = {
     .model_type = "ernie4_5",
     .class_name = "Ernie4_5ForCausalLM",
-    .gguf_architecture = "ernie4_5",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 103424,
                  .hidden_size = 1024,
                  .intermediate_size = 3072,
@@ -81,7 +81,7 @@ const Family kErnie = {
 const Family kErnieMoe = {
     .model_type = "ernie4_5_moe",
     .class_name = "Ernie4_5_MoeForCausalLM",
-    .gguf_architecture = "ernie4_5-moe",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 103424,
                  .hidden_size = 2560,
                  .intermediate_size = 12288,

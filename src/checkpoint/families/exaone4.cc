@@ -46,7 +46,7 @@ void describe(Draft& draft) {
 const Family kExaone4 = {
     .model_type = "exaone4",
     .class_name = "Exaone4ForCausalLM",
-    .gguf_architecture = "exaone4",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 102400,
                  .hidden_size = 4096,
                  .intermediate_size = 16384,

@@ -84,7 +84,7 @@ void describe_gemma3(Draft& draft) {
 const Family kGemma = {
     .model_type = "gemma",
     .class_name = "GemmaForCausalLM",
-    .gguf_architecture = "gemma",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 256000,
                  .hidden_size = 3072,
                  .intermediate_size = 24576,
@@ -104,7 +104,7 @@ const Family kGemma = {
 const Family kGemma2 = {
     .model_type = "gemma2",
     .class_name = "Gemma2ForCausalLM",
-    .gguf_architecture = "gemma2",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 256000,
                  .hidden_size = 2304,
                  .intermediate_size = 9216,
@@ -126,7 +126,7 @@ const Family kGemma2 = {
 const Family kGemma3 = {
     .model_type = "gemma3_text",
     .class_name = "Gemma3ForCausalLM",
-    .gguf_architecture = "gemma3",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 262208,
                  .hidden_size = 2304,
                  .intermediate_size = 9216,

@@ -106,7 +106,7 @@ const Family kGlm = {
 const Family kGlm4 = {
     .model_type = "glm4",
     .class_name = "Glm4ForCausalLM",
-    .gguf_architecture = "glm4",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 151552,
                  .hidden_size = 4096,
                  .intermediate_size = 13696,
@@ -124,7 +124,7 @@ const Family kGlm4 = {
 const Family kGlm4Moe = {
     .model_type = "glm4_moe",
     .class_name = "Glm4MoeForCausalLM",
-    .gguf_architecture = "glm4moe",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 151552,
                  .hidden_size = 4096,
                  .intermediate_size = 10944,

@@ -36,7 +36,7 @@ void describe(Draft& draft) {
 const Family kGptNeoX = {
     .model_type = "gpt_neox",
     .class_name = "GPTNeoXForCausalLM",
-    .gguf_architecture = "gptneox",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 50432,
                  .hidden_size = 6144,
                  .intermediate_size = 24576,

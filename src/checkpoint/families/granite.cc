@@ -93,7 +93,7 @@ void describe_hybrid(Draft& draft) {
 const Family kGranite = {
     .model_type = "granite",
     .class_name = "GraniteForCausalLM",
-    .gguf_architecture = "granite",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 32000,
                  .hidden_size = 4096,
                  .intermediate_size = 11008,
@@ -111,7 +111,7 @@ const Family kGranite = {
 const Family kGraniteMoe = {
     .model_type = "granitemoe",
     .class_name = "GraniteMoeForCausalLM",
-    .gguf_architecture = "granitemoe",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 32000,
                  .hidden_size = 4096,
                  .intermediate_size = 11008,

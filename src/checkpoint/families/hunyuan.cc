@@ -62,7 +62,7 @@ void describe_moe(Draft& draft) {
 const Family kHunyuan = {
     .model_type = "hunyuan_v1_dense",
     .class_name = "HunYuanDenseV1ForCausalLM",
-    .gguf_architecture = "hunyuan-dense",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 290943,
                  .hidden_size = 4096,
                  .intermediate_size = 11008,
@@ -80,7 +80,7 @@ const Family kHunyuan = {
 const Family kHunyuanMoe = {
     .model_type = "hunyuan_v1_moe",
     .class_name = "HunYuanMoEV1ForCausalLM",
-    .gguf_architecture = "hunyuan-moe",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 290943,
                  .hidden_size = 4096,
                  .intermediate_size = 11008,

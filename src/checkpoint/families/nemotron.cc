@@ -35,7 +35,7 @@ void describe(Draft& draft) {
 const Family kNemotron = {
     .model_type = "nemotron",
     .class_name = "NemotronForCausalLM",
-    .gguf_architecture = "nemotron",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 256000,
                  .hidden_size = 6144,
                  .intermediate_size = 24576,

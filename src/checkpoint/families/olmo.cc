@@ -52,7 +52,7 @@ void describe_olmo3(Draft& draft) {
 const Family kOlmo = {
     .model_type = "olmo",
     .class_name = "OlmoForCausalLM",
-    .gguf_architecture = "olmo",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 50304,
                  .hidden_size = 4096,
                  .intermediate_size = 11008,
@@ -68,7 +68,7 @@ const Family kOlmo = {
 const Family kOlmo2 = {
     .model_type = "olmo2",
     .class_name = "Olmo2ForCausalLM",
-    .gguf_architecture = "olmo2",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 50304,
                  .hidden_size = 4096,
                  .intermediate_size = 11008,

@@ -37,7 +37,7 @@ void describe(Draft& draft) {
 const Family kOlmoe = {
     .model_type = "olmoe",
     .class_name = "OlmoeForCausalLM",
-    .gguf_architecture = "olmoe",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 50304,
                  .hidden_size = 2048,
                  .intermediate_size = 2048,

@@ -31,7 +31,7 @@ void describe(Draft& draft) {
 const Family kPhi = {
     .model_type = "phi",
     .class_name = "PhiForCausalLM",
-    .gguf_architecture = "phi2",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 51200,
                  .hidden_size = 2048,
                  .intermediate_size = 8192,

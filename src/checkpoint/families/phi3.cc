@@ -31,7 +31,7 @@ void describe(Draft& draft) {
 const Family kPhi3 = {
     .model_type = "phi3",
     .class_name = "Phi3ForCausalLM",
-    .gguf_architecture = "phi3",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 32064,
                  .hidden_size = 3072,
                  .intermediate_size = 8192,

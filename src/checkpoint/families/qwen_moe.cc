@@ -68,7 +68,7 @@ void describe_qwen3(Draft& draft) {
 const Family kQwen2Moe = {
     .model_type = "qwen2_moe",
     .class_name = "Qwen2MoeForCausalLM",
-    .gguf_architecture = "qwen2moe",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 151936,
                  .hidden_size = 2048,
                  .intermediate_size = 5632,
@@ -84,7 +84,7 @@ const Family kQwen2Moe = {
 const Family kQwen3Moe = {
     .model_type = "qwen3_moe",
     .class_name = "Qwen3MoeForCausalLM",
-    .gguf_architecture = "qwen3moe",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 151936,
                  .hidden_size = 2048,
                  .intermediate_size = 6144,

@@ -19,7 +19,7 @@ void describe(Draft& draft) {
 const Family kSeedOss = {
     .model_type = "seed_oss",
     .class_name = "SeedOssForCausalLM",
-    .gguf_architecture = "seed_oss",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 155136,
                  .hidden_size = 4096,
                  .intermediate_size = 27648,

@@ -37,7 +37,7 @@ void describe(Draft& draft) {
 const Family kSmolLm3 = {
     .model_type = "smollm3",
     .class_name = "SmolLM3ForCausalLM",
-    .gguf_architecture = "smollm3",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 128256,
                  .hidden_size = 2048,
                  .intermediate_size = 11008,

@@ -28,7 +28,7 @@ void describe(Draft& draft) {
 const Family kStableLm = {
     .model_type = "stablelm",
     .class_name = "StableLmForCausalLM",
-    .gguf_architecture = "stablelm",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 50304,
                  .hidden_size = 2560,
                  .intermediate_size = 6912,

@@ -35,7 +35,7 @@ void describe(Draft& draft) {
 const Family kStarcoder2 = {
     .model_type = "starcoder2",
     .class_name = "Starcoder2ForCausalLM",
-    .gguf_architecture = "starcoder2",
+    .gguf_architecture = "",
     .defaults = {.vocab_size = 49152,
                  .hidden_size = 3072,
                  .intermediate_size = 12288,
