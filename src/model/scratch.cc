@@ -93,6 +93,7 @@ struct Widths {
 
 }  // namespace
 
+// Long: one list of every buffer, walked twice in the same order: to count its bytes and to place it.
 Scratch::Scratch(const checkpoint::ModelSpec& spec, const kernels::KernelTable& kernels, size_t max_rows,
                  size_t n_threads)
     : workspaces(n_threads), max_rows_(max_rows), work_bytes_(aligned(kernels.workspace_bytes)) {
