@@ -213,9 +213,7 @@ RopeSettings read_rope(const JsonFields& fields, const RopeSettings& defaults, s
     if (!theta) settings.theta = inner->find_number("rope_theta").value_or(defaults.theta);
     if (!scaling) settings.scaling = read_rope_scaling(*inner, fields, limit);
     const auto part = inner->find_number("partial_rotary_factor");
-    if (part && defaults.partial_rotary_factor) settings.partial_rotary_factor = part;
-    if (part && *part != 1 && !defaults.partial_rotary_factor)
-      inner->fail_unsupported("partial_rotary_factor", *inner->find("partial_rotary_factor"), "1");
+    if (part) settings.partial_rotary_factor = part;
   }
   if (!std::isfinite(settings.theta) || settings.theta <= 0)
     fail(ErrorCode::Corrupt, "{}: rope_theta: expected a number > 0, found {}", fields.subject(), settings.theta);

@@ -15,7 +15,8 @@ namespace kvfork::checkpoint {
 struct RopeSettings {
   double theta = 10000;
   RopeScaling scaling;
-  /// The part of each head that turns; nothing: the family knows no such part, and the config's word is not read.
+  /// The part of each head that turns; nothing: the family knows no such part. Without it only rope_parameters is
+  /// asked, so that a family that reads no such field can refuse it.
   std::optional<double> partial_rotary_factor;
 };
 

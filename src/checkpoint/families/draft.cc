@@ -322,6 +322,10 @@ void Draft::assemble(const Form& form) {
     RopeSettings settings{config_.rope_theta, config_.rope_scaling, form.partial_rotary_factor};
     settings.partial_rotary_factor =
         read_rope(fields_, settings, config_.max_position_embeddings).partial_rotary_factor;
+    if (!form.partial_rotary_factor && settings.partial_rotary_factor.value_or(1) != 1)
+      fail(ErrorCode::Unsupported,
+           "{}: rope_parameters: partial_rotary_factor: expected 1, found {}; kvfork does not implement it",
+           fields_.subject(), *settings.partial_rotary_factor);
     add_rotation(settings, form);
   } else {
     add_no_rotation();

@@ -39,7 +39,8 @@ constexpr std::array kQwen3Rows = {
 
 // Every decoder_sparse_step-th layer has experts, but for those of mlp_only_layers.
 void describe_experts(Draft& draft, Form form, size_t top_k, size_t n_experts, size_t inner) {
-  form.n_experts = draft.size("num_experts", n_experts);
+  // Transformers 5 writes Qwen3's number under the second name.
+  form.n_experts = draft.size("num_experts", draft.size("num_local_experts", n_experts));
   form.expert_inner = draft.size("moe_intermediate_size", inner);
   form.experts.top_k = draft.size("num_experts_per_tok", top_k);
   form.experts.is_normed = draft.flag("norm_topk_prob", false);
