@@ -20,6 +20,16 @@ namespace {
 
 constexpr size_t kMaxThreads = 1024;
 
+// Frequencies that change with the length of the timeline would leave what was computed before the change wrong, so
+// such a model runs on the near side of it.
+size_t longest_timeline(const checkpoint::ModelConfig& config) {
+  size_t longest = config.max_position_embeddings;
+  for (const checkpoint::RotationSpec& rotation : config.spec.rotations) {
+    if (rotation.switch_length != 0) longest = std::min(longest, rotation.switch_length);
+  }
+  return longest;
+}
+
 std::string names_of(std::span<const kernels::KernelTable* const> sets) {
   std::string names;
   for (const auto* set : sets) names += (names.empty() ? "" : ", ") + std::string(set->name);
@@ -122,7 +132,7 @@ Model::Impl::Impl(const std::string& path, const ModelOptions& options)
            .vocab_size = checkpoint.config().vocab_size,
            .n_layers = checkpoint.config().num_hidden_layers,
            .hidden_size = checkpoint.config().hidden_size,
-           .max_position_embeddings = checkpoint.config().max_position_embeddings,
+           .max_position_embeddings = longest_timeline(checkpoint.config()),
            .kv_bytes_per_token = kv_layout.token_bytes(),
            .weight_bytes = checkpoint.file_bytes()},
       defaults(make_defaults(checkpoint)) {}

@@ -50,8 +50,8 @@ void describe_experts(Draft& draft, Form form, size_t top_k, size_t n_experts, s
     form.has_experts.push_back((i + 1) % step == 0 &&
                                std::find(dense.begin(), dense.end(), static_cast<double>(i)) == dense.end());
   draft.assemble(form);
-  draft.set_windows(std::vector<std::string>(draft.config().num_hidden_layers, "sliding_attention"),
-                    draft.switched_window());
+  const std::vector<std::string> usual(draft.config().num_hidden_layers, "sliding_attention");
+  draft.set_windows(draft.layer_types(usual), draft.switched_window());
 }
 
 void describe_qwen2(Draft& draft) {
