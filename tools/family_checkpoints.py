@@ -81,6 +81,7 @@ def make(spec, sizes, folder, dtype, seed=0):
     torch.manual_seed(seed)
     with no_init_weights():  # fill draws everything; the class of some families cannot initialise what it has
         model = auto_class(spec.kind).from_config(config_of(spec, sizes))
+    model.tie_weights()
     fill(model, spec.kind, torch.Generator().manual_seed(seed * 100003 + zlib.crc32(spec.name.encode())))
     model.to(getattr(torch, dtype)).save_pretrained(folder)
     (pathlib.Path(folder) / "generation_config.json").unlink(missing_ok=True)
