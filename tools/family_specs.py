@@ -234,7 +234,7 @@ SPECS = [
          {"weights divided": keys(norm_topk_prob=True), "shared gate open": tensors("shared_expert_gate", lambda t: t * 0), **NO_BIAS}),
     Spec("qwen2_moe-window", "qwen2_moe",
          lambda s: shape(s, 3, True, True, **mixture(s), shared_expert_intermediate_size=s.expert, mlp_only_layers=[1], norm_topk_prob=True,
-                         use_sliding_window=True, sliding_window=WINDOW, max_window_layers=0), WIDER, (), window=WINDOW),
+                         use_sliding_window=True, sliding_window=WINDOW, max_window_layers=2), WIDER, (), window=WINDOW),
     Spec("qwen3_moe", "qwen3_moe", lambda s: shape(s, 3, False, **mixture(s), mlp_only_layers=[], decoder_sparse_step=2, norm_topk_prob=True),
          {"weights not divided": keys(norm_topk_prob=False), **ZERO_HEAD_NORMS}, ("4.57.3", "5.24.0")),
     Spec("olmoe", "olmoe", lambda s: shape(s, 2, False, True, num_experts=6, num_experts_per_tok=2, intermediate_size=s.expert, clip_qkv=1.0),
