@@ -13,7 +13,7 @@ import sys
 
 LARGEST = 12  # sources in a unit: two cores share the work, and the compiler stays below a gigabyte
 DECLARATION = re.compile(r"(?:struct|class|enum class|enum) (\w+)|"
-                         r"(?!namespace|template|using namespace|TEST|TYPED_TEST|INSTANTIATE|//|#|\})[A-Za-z_\[].*?(\w+)\s*(?:[(={;\[]|$)")
+                         r"(?!namespace|template|using namespace|//|#|\})[A-Za-z_:\[].*?(\w+)\s*(?:[(={;\[]|$)")
 
 
 def local_names(text):
