@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "engine/context_file.h"
 #include "kvfork/error.h"
+#include "saved/context_file.h"
 #include "tests/support/fit_checksums.h"
 
 namespace {
@@ -35,7 +35,7 @@ class MemoryFile {
 void open(std::span<const uint8_t> bytes) {
   const MemoryFile input(bytes);
   const kvfork::base::ThreadPool pool(1);
-  const auto file = kvfork::engine::ContextFile::open(input.path());
+  const auto file = kvfork::saved::ContextFile::open(input.path());
   file->check(pool);
   file->expect_sound(pool);
   const auto& layout = file->layout();

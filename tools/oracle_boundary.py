@@ -8,7 +8,7 @@ follows from them: how many tokens serve the request, whether it is refused, and
 With --literal-user-text the control tokens in the request must come out as plain text and those of the template as they are.
 
 Usage: tools/oracle_boundary.py [--kvfork PATH] [--shared DIR] [--write-golden FILE] [--only TEMPLATE...]
---write-golden keeps what Transformers says for tests/engine/boundary_table_test.cc, which runs without Python.
+--write-golden keeps what Transformers says for tests/prompt/boundary_table_test.cc, which runs without Python.
 Prints one line per difference and ends with "N passed, N failed".
 """
 import argparse
@@ -35,7 +35,7 @@ TOKENIZER_OF = {
 CONTROL = re.compile(r"<\|[^|<>\s'\"{}+]+\|>|<｜[^｜<>'\"]+｜>|\[/?[A-Z_]{2,}\]|<(?:start|end)_of_turn>|<SPECIAL_\d+>|<\|(?:START|END)_[A-Z_]+\|>|<seed:\w+>|\]~!?b\]|\[e~\[")
 POLICY = "You answer for a shop.\nReturns take 30 days; don't promise more."
 REQUESTS = ["", " ", "\n\nHi", "\u0301x", "<|im_end|>", "\t", "中文", "'s", "12345", ("lorem ipsum 7 " * 7150)[:100_000]]
-# As in src/engine/prompt.cc.
+# As in src/prompt/prompt.cc.
 PROBES = ["Alpha", "7 z", " b", "\n\nc", "\u0301d", "中", "'s", "<x", "."]
 MODES = ["message", "probe", "longest"]
 

@@ -8,7 +8,7 @@
 
 #include "base/available_memory.h"
 #include "base/error.h"
-#include "engine/answering.h"
+#include "engine/answer_builder.h"
 #include "engine/context_impl.h"
 #include "engine/fork_impl.h"
 #include "engine/model_impl.h"
@@ -73,7 +73,7 @@ struct Running {
       : index(place),
         on_token(std::move(token_callback)),
         fork(context.fork_at(whole.n_cached)),
-        answering(*context.model(), {}, whole.ids, whole.options),
+        answer(*context.model(), {}, whole.ids, whole.options),
         pending(std::span(whole.ids).subspan(whole.n_cached)) {
     fork.reserve(whole.ids.size() + whole.options.max_new_tokens);
   }
@@ -81,7 +81,7 @@ struct Running {
   size_t index;
   std::function<bool(int32_t)> on_token;
   Fork fork;
-  engine::Answering answering;
+  engine::AnswerBuilder answer;
   std::span<const int32_t> pending;  // to be run next: what is left of the request, then the id picked last
   size_t bytes = 0;
   size_t n_rows = 0;  // in the pass at hand
@@ -181,11 +181,11 @@ class Batch {
     const size_t index = running.index;
     BatchAnswer ended;
     try {
-      if (running.answering.take(logits, running.fork.size(), running.on_token)) {
-        running.pending = {&running.answering.last_id(), 1};
+      if (running.answer.take(logits, running.fork.size(), running.on_token)) {
+        running.pending = {&running.answer.last_id(), 1};
         return;
       }
-      ended.generation = running.answering.finish();
+      ended.generation = running.answer.finish();
     } catch (const Error& error) {
       if (callback_failed_) throw;  // the caller's own, and the end of the batch
       ended.error = error;

@@ -1,10 +1,10 @@
+// Context: what it tells and checks, and the forks that start from it.
 #include "kvfork/context.h"
 
 #include "base/error.h"
 #include "base/sha256.h"
 #include "engine/context_impl.h"
 #include "engine/fork_impl.h"
-#include "engine/identity.h"
 #include "engine/model_impl.h"
 
 namespace kvfork {
@@ -60,26 +60,13 @@ std::string Context::hash() const {
   return sha.hex();
 }
 
-Identity Context::identity() const {
-  Identity identity = impl_->model->identity();
-  if (impl_->origin != nullptr) {
-    identity.tokenizer = impl_->origin->tokenizer;
-    identity.chat_template = impl_->origin->chat_template;
-  }
-  return identity;
-}
-
-std::string Context::id() const {
-  return engine::make_context_id(impl_->model->identity(), impl_->ids);
-}
-
 void Context::check() const {
-  if (impl_->file != nullptr) impl_->file->check(impl_->model->impl().pool);
+  if (impl_->storage != nullptr) impl_->storage->check(impl_->model->impl().pool);
   if (impl_->parent != nullptr) impl_->parent->impl().expect_sound();
 }
 
 void Context::Impl::expect_sound() const {
-  if (file != nullptr) file->expect_sound(model->impl().pool);
+  if (storage != nullptr) storage->expect_sound(model->impl().pool);
   if (parent != nullptr) parent->impl().expect_sound();
 }
 

@@ -2,9 +2,10 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
-#include "engine/context_file.h"
+#include "base/thread_pool.h"
 #include "kvfork/context.h"
 #include "kvfork/model.h"
 #include "kvfork/prompt.h"
@@ -12,14 +13,29 @@
 
 namespace kvfork {
 
+namespace engine {
+
+/// What keys and values are mapped from, when it is a file that could change while it is open.
+class ContextStorage {
+ public:
+  virtual ~ContextStorage() = default;
+  virtual const std::string& path() const noexcept = 0;
+  /// Compares every byte with its checksum. Throws Error{Corrupt, Io}.
+  virtual void check(const base::ThreadPool& pool) const = 0;
+  /// That the bytes are those that were checked last; checks them where none were. Throws Error{Corrupt, Io}.
+  virtual void expect_sound(const base::ThreadPool& pool) const = 0;
+};
+
+}  // namespace engine
+
 struct Context::Impl {
   std::shared_ptr<const Model> model;
   std::shared_ptr<const model::KvPrefix> kv;
-  std::vector<int32_t> ids;                         // [kv->n_tokens()]
-  std::vector<float> logits;                        // [vocab_size]
-  std::shared_ptr<const ContextOrigin> origin;      // null: from ids alone
-  std::shared_ptr<const Context> parent;            // null: starts at position 0
-  std::shared_ptr<const engine::ContextFile> file;  // null: made in this process
+  std::vector<int32_t> ids;                               // [kv->n_tokens()]
+  std::vector<float> logits;                              // [vocab_size]
+  std::shared_ptr<const ContextOrigin> origin;            // null: from ids alone
+  std::shared_ptr<const Context> parent;                  // null: starts at position 0
+  std::shared_ptr<const engine::ContextStorage> storage;  // null: made in this process
 
   /// Before the mapped files of this context and its parents are read: that they are whole and as they were when
   /// they were checked. The first call checks every byte. Throws Error{Corrupt, Io}.

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "engine/answering.h"
+#include "engine/answer_builder.h"
 #include "engine/lookup.h"
 #include "engine/rows_on_trial.h"
 #include "kvfork/fork.h"
@@ -59,12 +59,12 @@ namespace {
 // that plain decoding runs; the rest is taken back.
 class LookupDecoding {
  public:
-  LookupDecoding(Fork& fork, engine::Answering& answering, const std::function<bool(int32_t)>& on_token)
+  LookupDecoding(Fork& fork, engine::AnswerBuilder& answer, const std::function<bool(int32_t)>& on_token)
       : fork_(fork),
-        answering_(answering),
+        answer_(answer),
         on_token_(on_token),
-        lookup_(fork.shared_ids(), fork.own_ids(), answering.n_left()),
-        ids_(1 + std::min(engine::Lookup::kMaxDraft, answering.n_left())),
+        lookup_(fork.shared_ids(), fork.own_ids(), answer.n_left()),
+        ids_(1 + std::min(engine::Lookup::kMaxDraft, answer.n_left())),
         logits_(ids_.size() * fork.model()->info().vocab_size) {}
 
   /// Returns the number of passes.
@@ -76,26 +76,26 @@ class LookupDecoding {
 
  private:
   bool run_pass() {
-    ids_[0] = answering_.last_id();
+    ids_[0] = answer_.last_id();
     lookup_.add(ids_[0]);
-    const auto draft = lookup_.draft(answering_.n_left() - 1);
+    const auto draft = lookup_.draft(answer_.n_left() - 1);
     std::copy(draft.begin(), draft.end(), ids_.begin() + 1);
     const size_t n_drafted = draft.size();
     engine::RowsOnTrial rows(fork_.impl(), std::span(ids_).first(1 + n_drafted), logits_);
     bool goes_on = true;
     for (bool is_right = true; goes_on && is_right;) {
       goes_on = take(rows.keep_next());
-      is_right = rows.n_kept() <= n_drafted && answering_.last_id() == ids_[rows.n_kept()];
-      if (goes_on && is_right) lookup_.add(answering_.last_id());
+      is_right = rows.n_kept() <= n_drafted && answer_.last_id() == ids_[rows.n_kept()];
+      if (goes_on && is_right) lookup_.add(answer_.last_id());
     }
     if (n_drafted > 0) lookup_.learn(n_drafted, rows.n_kept() - 1);
     return goes_on;
   }
 
-  bool take(std::span<const float> logits) { return answering_.take(logits, fork_.size(), on_token_); }
+  bool take(std::span<const float> logits) { return answer_.take(logits, fork_.size(), on_token_); }
 
   Fork& fork_;
-  engine::Answering& answering_;
+  engine::AnswerBuilder& answer_;
   const std::function<bool(int32_t)>& on_token_;
   engine::Lookup lookup_;
   std::vector<int32_t> ids_;   // of a pass
@@ -103,9 +103,9 @@ class LookupDecoding {
 };
 
 // One row per pass.
-size_t decode_plainly(Fork& fork, engine::Answering& answering, const std::function<bool(int32_t)>& on_token) {
+size_t decode_plainly(Fork& fork, engine::AnswerBuilder& answer, const std::function<bool(int32_t)>& on_token) {
   size_t n_passes = 0;
-  for (; answering.take(fork.logits(), fork.size(), on_token); ++n_passes) fork.append({&answering.last_id(), 1});
+  for (; answer.take(fork.logits(), fork.size(), on_token); ++n_passes) fork.append({&answer.last_id(), 1});
   return n_passes;
 }
 
@@ -115,11 +115,10 @@ Generation generate(Fork& fork, const GenerateOptions& options, const std::funct
   check_options(options);
   engine::check_room(fork.size(), options, fork.model()->info());
   fork.reserve(fork.size() + options.max_new_tokens);
-  engine::Answering answering(*fork.model(), fork.shared_ids(), fork.own_ids(), options);
-  const size_t n_passes = options.speculation == Speculation::Lookup
-                              ? LookupDecoding(fork, answering, on_token).run()
-                              : decode_plainly(fork, answering, on_token);
-  Generation result = answering.finish();
+  engine::AnswerBuilder answer(*fork.model(), fork.shared_ids(), fork.own_ids(), options);
+  const size_t n_passes = options.speculation == Speculation::Lookup ? LookupDecoding(fork, answer, on_token).run()
+                                                                     : decode_plainly(fork, answer, on_token);
+  Generation result = answer.finish();
   result.n_passes = n_passes;
   return result;
 }

@@ -1,3 +1,4 @@
+// Model: opening a checkpoint, and the scratch buffers that passes borrow.
 #include "kvfork/model.h"
 
 #include <algorithm>
@@ -8,7 +9,6 @@
 #include "base/error.h"
 #include "engine/context_impl.h"
 #include "engine/fork_impl.h"
-#include "engine/identity.h"
 #include "engine/model_impl.h"
 #include "kernels/select.h"
 #include "kvfork/context.h"
@@ -146,11 +146,6 @@ std::shared_ptr<const Model> Model::open(const std::string& path, const ModelOpt
   const std::shared_ptr<Model> model(new Model);
   model->impl_ = std::make_unique<Impl>(path, options);
   return model;
-}
-
-const Identity& Model::identity() const {
-  std::call_once(impl_->identity_once, [this] { impl_->identity = engine::make_identity(*impl_); });
-  return impl_->identity;
 }
 
 const ModelInfo& Model::info() const noexcept {

@@ -1,4 +1,5 @@
-"""Checks every #include of the project against the layer table of docs/architecture.md.
+"""Checks every #include of the project, and what each layer and its unit tests link in CMake, against the layer table
+of docs/architecture.md.
 
     includes_test.py SOURCE_DIR              the check
     includes_test.py SOURCE_DIR --self-test  proves that each kind of breach is found, on broken copies
@@ -9,6 +10,10 @@ import re
 import sys
 import tempfile
 
+# Public headers by the layer that implements them.
+PROMPT_HEADERS = [f"kvfork/{name}.h" for name in ("error", "version", "tokenizer", "chat", "text", "prompt", "boundary", "answer_stream")]
+ENGINE_HEADERS = PROMPT_HEADERS + [f"kvfork/{name}.h" for name in ("model", "context", "fork", "generate", "batch", "identity")]
+SAVED_HEADERS = ENGINE_HEADERS + ["kvfork/inspect.h", "kvfork/compatibility.h"]
 # What a folder may include besides the standard library: prefixes of include paths.
 ALLOWED = {
     "include/kvfork": ["kvfork/"],
@@ -19,7 +24,11 @@ ALLOWED = {
     "src/jinja": ["kvfork/error.h", "base/", "jinja/"],
     "src/hub": ["kvfork/error.h", "kvfork/hub.h", "base/", "hub/"],
     "src/model": ["kvfork/error.h", "base/", "kernels/", "checkpoint/", "model/"],
-    "src/engine": ["kvfork/", "base/", "kernels/", "checkpoint/", "tokenizer/", "jinja/", "model/", "engine/"],
+    "src/prompt": [*PROMPT_HEADERS, "base/", "checkpoint/", "tokenizer/", "jinja/", "prompt/"],
+    "src/engine": [*ENGINE_HEADERS, "base/", "kernels/", "checkpoint/", "tokenizer/", "jinja/", "model/", "prompt/", "engine/"],
+    "src/saved": [*SAVED_HEADERS, "base/", "kernels/", "checkpoint/", "tokenizer/", "jinja/", "model/", "prompt/", "engine/", "saved/"],
+    "src/verify": [*SAVED_HEADERS, "kvfork/verify.h", "base/", "kernels/", "checkpoint/", "tokenizer/", "jinja/", "model/", "prompt/",
+                   "engine/", "saved/", "verify/"],
     "src/cli": ["kvfork/", "base/", "cli/"],
 }
 # Libraries by the start of their include path; public headers and kernels see none.
@@ -91,6 +100,28 @@ def check(root):
     return seen, errors
 
 
+def layers_of(row):
+    """The folders of src that a row of the table names, itself left out."""
+    return {allowed[:-1] for allowed in ALLOWED[row] if allowed.endswith("/")} - {"kvfork", row.removeprefix("src/")}
+
+
+def check_links(layers_cmake, tests_cmake):
+    """Breaches in what CMake links: a layer uses what it may include, and its unit tests link that and nothing else."""
+    errors = []
+    for command, text in (("kvfork_layer", layers_cmake), ("kvfork_tests", tests_cmake)):
+        calls = re.findall(rf"^{command}\((\w+)\s*([^)]*)\)", text, re.MULTILINE)
+        for name, words in calls:
+            linked = set(re.sub(r"\bLINK\b.*", "", words, flags=re.DOTALL).replace("USES", "").split())
+            expected = layers_of(f"src/{name}") | ({name} if command == "kvfork_tests" else set())
+            if linked != expected:
+                errors.append(f"{command}({name}): expected {sorted(expected)}, found {sorted(linked)}")
+        named = {name for name, _ in calls} | {"kernels"}
+        for row in ALLOWED:
+            if row.startswith("src/") and row not in ("src/cli", *(f"src/{name}" for name in named)):
+                errors.append(f"{command}: expected a call for {row}")
+    return errors
+
+
 BREACHES = {
     "include/kvfork/x.h": ['#include "base/error.h"', "#include <nlohmann/json.hpp>", "#include <unistd.h>"],
     "src/base/x.cc": ['#include "checkpoint/config.h"', '#include "kvfork/model.h"'],
@@ -102,7 +133,11 @@ BREACHES = {
     "src/jinja/x.cc": ['#include "tokenizer/bpe.h"'],
     "src/hub/x.cc": ['#include "engine/model.h"'],
     "src/model/x.cc": ['#include "engine/fork.h"', '#include "tokenizer/bpe.h"', '#include "kvfork/model.h"'],
-    "src/engine/x.cc": ['#include "hub/download.h"', '#include "cli/args.h"', '#include "../model/forward.h"'],
+    "src/prompt/x.cc": ['#include "model/forward.h"', '#include "engine/fork_impl.h"', '#include "kvfork/fork.h"'],
+    "src/engine/x.cc": ['#include "hub/download.h"', '#include "cli/args.h"', '#include "../model/forward.h"', '#include "saved/identity.h"',
+                        '#include "kvfork/verify.h"', '#include "kvfork/inspect.h"'],
+    "src/saved/x.cc": ['#include "verify/checks.h"', '#include "hub/cache.h"', '#include "kvfork/verify.h"'],
+    "src/verify/x.cc": ['#include "hub/cache.h"', '#include "kvfork/hub.h"'],
     "src/cli/x.cc": ['#include "engine/model.h"', '#  include "checkpoint/gguf.h"', "#include HEADER"],
     "src/newroom/x.cc": ["#include <vector>"],
     "src/model/x.inl": [""],
@@ -112,6 +147,7 @@ SOUND = {
     "src/kernels/generic/x.h": ["#include <stddef.h>", '#include "kernels/scalar.h"', '#include "kernels/generic/y.h"'],
     "src/kernels/avx2/x.cc": ["#include <immintrin.h>", '#include "kernels/generic/x.h"', '#include "kernels/kernels.h"', '#include "kernels/avx2/x.h"'],
     "src/engine/x.cc": ['#include "model/forward.h"', "#include <openssl/evp.h>", "#include <sys/mman.h>"],
+    "src/saved/x.cc": ['#include "engine/context_impl.h"', '#include "kvfork/inspect.h"', "#include <openssl/evp.h>"],
     "src/cli/x.cc": ['#include "kvfork/model.h"', '#include "base/error.h"', '#include "cli/args.h"', "#include <CLI/CLI.hpp>"],
 }
 
@@ -127,12 +163,21 @@ def errors_for(name, line):
 def self_test():
     missed = [f"missed: {name}: {line}" for name, lines in BREACHES.items() for line in lines if not errors_for(name, line)]
     false_alarms = [f"false alarm: {error}" for name, lines in SOUND.items() for line in lines for error in errors_for(name, line)]
-    return sum(map(len, BREACHES.values())) + sum(map(len, SOUND.values())), missed + false_alarms
+    root = pathlib.Path(__file__).parents[2]
+    layers, tests = (root / "CMakeLists.txt").read_text(), (root / "tests/CMakeLists.txt").read_text()
+    broken = [(layers.replace("kvfork_layer(saved USES", "kvfork_layer(saved USES verify"), tests), (layers.replace("kvfork_layer(verify", "#"), tests),
+              (layers, re.sub(r"(kvfork_tests\(engine .*)\)", r"\1 saved)", tests)), (layers, tests.replace("kvfork_tests(prompt", "#"))]
+    missed += [f"missed: links, case {case}" for case, texts in enumerate(broken) if not check_links(*texts)]
+    return sum(map(len, BREACHES.values())) + sum(map(len, SOUND.values())) + len(broken), missed + false_alarms
 
 
 def main():
     root = pathlib.Path(sys.argv[1])
-    seen, errors = self_test() if "--self-test" in sys.argv[2:] else check(root)
+    if "--self-test" in sys.argv[2:]:
+        seen, errors = self_test()
+    else:
+        seen, errors = check(root)
+        errors += check_links((root / "CMakeLists.txt").read_text(), (root / "tests/CMakeLists.txt").read_text())
     print("\n".join(errors) or f"{seen} includes checked")
     sys.exit(1 if errors or seen == 0 else 0)
 

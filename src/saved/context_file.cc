@@ -1,0 +1,253 @@
+#include "saved/context_file.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <optional>
+
+#include "base/checksum.h"
+#include "base/error.h"
+
+namespace kvfork::saved {
+namespace {
+
+using base::fail;
+using checkpoint::DType;
+using checkpoint::TensorView;
+
+constexpr const char* kIds = "ids";
+constexpr const char* kLogits = "logits";
+constexpr const char* kText = "text";
+constexpr const char* kChecksums = "checksums";
+constexpr size_t kSmallTensors = 4;
+
+// Bytes that one thread checks at a time: enough to make a read worth its call, few enough to stay in L2.
+constexpr size_t kCheckBytes = size_t{256} << 10;
+
+std::string shape_of(const TensorView& tensor) {
+  return checkpoint::describe_shape(tensor.shape);
+}
+
+}  // namespace
+
+std::shared_ptr<ContextFile> ContextFile::open(const std::filesystem::path& path) {
+  std::shared_ptr<ContextFile> opened(new ContextFile);
+  opened->file_ = base::File::open(path);
+  opened->mapped_ = base::MappedFile::map(opened->file_);
+  opened->tensors_ = checkpoint::Safetensors::parse(opened->mapped_.bytes(), opened->path());
+  opened->header_ = decode_header(opened->tensors_.metadata(), opened->path());
+  opened->list_units();
+  opened->read_table();
+  opened->read_layout();
+  opened->read_small_tensors();
+  return opened;
+}
+
+uint64_t ContextFile::offset_of(const TensorView& tensor) const {
+  return static_cast<uint64_t>(tensor.data - mapped_.bytes().data());
+}
+
+const TensorView& ContextFile::get_tensor(const std::string& name, DType dtype) const {
+  const TensorView* tensor = tensors_.find_tensor(name);
+  if (tensor == nullptr) fail(ErrorCode::Corrupt, "{}: expected the tensor {}, found none", path(), name);
+  if (tensor->dtype != dtype)
+    fail(ErrorCode::Corrupt, "{}: {}: expected {}, found {}", path(), name, checkpoint::dtype_name(dtype),
+         checkpoint::dtype_name(tensor->dtype));
+  return *tensor;
+}
+
+void ContextFile::list_units() {
+  std::vector<const TensorView*> in_order;
+  for (const TensorView& tensor : tensors_.tensors()) {
+    if (tensor.name != kChecksums) in_order.push_back(&tensor);
+  }
+  std::stable_sort(in_order.begin(), in_order.end(),
+                   [](const TensorView* a, const TensorView* b) { return a->data < b->data; });
+  uint64_t header_bytes = mapped_.bytes().size();
+  for (const TensorView& tensor : tensors_.tensors()) header_bytes = std::min(header_bytes, offset_of(tensor));
+  units_.push_back({.offset = 0, .n_bytes = static_cast<size_t>(header_bytes), .tensor = nullptr, .row = 0});
+  for (const TensorView* tensor : in_order) {
+    const size_t n_rows = tensor->name.starts_with("layers.") && !tensor->shape.empty() ? tensor->shape[0] : 1;
+    if (n_rows > tensor->n_bytes && tensor->n_bytes > 0)
+      fail(ErrorCode::Corrupt, "{}: {}: malformed shape", path(), tensor->name);
+    const size_t row_bytes = n_rows == 0 ? 0 : tensor->n_bytes / n_rows;
+    for (size_t row = 0; row < n_rows; ++row)
+      units_.push_back(
+          {.offset = offset_of(*tensor) + row * row_bytes, .n_bytes = row_bytes, .tensor = tensor, .row = row});
+  }
+}
+
+void ContextFile::read_table() {
+  const TensorView& tensor = get_tensor(kChecksums, DType::U64);
+  if (tensor.shape.size() != 1 || tensor.shape[0] != units_.size() + 1)
+    fail(ErrorCode::Corrupt, "{}: {}: expected [{}], found {}", path(), kChecksums, units_.size() + 1,
+         shape_of(tensor));
+  table_.resize(units_.size() + 1);
+  file_.read_at(offset_of(tensor), std::as_writable_bytes(std::span(table_)));
+  const auto checked = std::span<const uint64_t>(table_).first(units_.size());
+  if (base::checksum_of(std::as_bytes(checked)) != table_.back())
+    fail(ErrorCode::Corrupt, "{}: the checksums do not match their own checksum; the file is damaged", path());
+  std::vector<std::byte> header(units_[0].n_bytes);
+  file_.read_at(0, header);
+  expect_checksum(0, base::checksum_of(header));
+}
+
+void ContextFile::read_layout() {
+  const TensorView* first = tensors_.find_tensor(key_tensor_name(0));
+  if (first == nullptr || first->shape.size() != 5 || (first->dtype != DType::F32 && first->dtype != DType::BF16))
+    fail(ErrorCode::Corrupt, "{}: {}: expected five dimensions of F32 or BF16, found {}", path(),
+         key_tensor_name(0), first == nullptr ? "nothing" : shape_of(*first));
+  n_blocks_ = first->shape[0];
+  layout_ = {.n_layers = (tensors_.tensors().size() - std::min(kSmallTensors, tensors_.tensors().size())) / 2,
+             .n_kv_heads = first->shape[1],
+             .head_dim = first->shape[3],
+             .type = first->dtype == DType::F32 ? kernels::Element::F32 : kernels::Element::BF16};
+  if (tensors_.tensors().size() != 2 * layout_.n_layers + kSmallTensors)
+    fail(ErrorCode::Corrupt, "{}: expected {} tensors for {} layers, found {}", path(),
+         2 * layout_.n_layers + kSmallTensors, layout_.n_layers, tensors_.tensors().size());
+  const std::vector<uint64_t> key_shape = {n_blocks_, layout_.n_kv_heads,
+                                           kernels::kBlockTokens / kernels::kGroupTokens, layout_.head_dim,
+                                           kernels::kGroupTokens};
+  const std::vector<uint64_t> value_shape = {n_blocks_, layout_.n_kv_heads, kernels::kBlockTokens,
+                                             kernels::value_stride(layout_.head_dim)};
+  const std::byte* next = first->data;
+  const auto expect = [&](const std::string& name, const std::vector<uint64_t>& shape) {
+    const TensorView& tensor = get_tensor(name, first->dtype);
+    if (tensor.shape != shape)
+      fail(ErrorCode::Corrupt, "{}: {}: expected {}, found {}", path(), name, checkpoint::describe_shape(shape),
+           shape_of(tensor));
+    if (tensor.data != next)
+      fail(ErrorCode::Corrupt, "{}: {}: expected it right after the tensor before it", path(), name);
+    next += tensor.n_bytes;
+  };
+  for (size_t layer = 0; layer < layout_.n_layers; ++layer) {
+    expect(key_tensor_name(layer), key_shape);
+    expect(value_tensor_name(layer), value_shape);
+  }
+  if (offset_of(*first) % kContextAlignment != 0)
+    fail(ErrorCode::Corrupt, "{}: expected its data at a multiple of {} bytes, found byte {}", path(),
+         kContextAlignment, offset_of(*first));
+  const size_t n_all = (header_.n_tokens + kernels::kBlockTokens - 1) / kernels::kBlockTokens;
+  if (n_blocks_ == 0 || header_.first_block + n_blocks_ != n_all ||
+      header_.parent_id.empty() != (header_.first_block == 0))
+    fail(ErrorCode::Corrupt, "{}: {} tokens do not fit {} blocks from block {} on", path(), header_.n_tokens,
+         n_blocks_, header_.first_block);
+}
+
+const ContextFile::Unit& ContextFile::unit_of(const TensorView& tensor) const {
+  return *std::find_if(units_.begin(), units_.end(), [&](const Unit& unit) { return unit.tensor == &tensor; });
+}
+
+void ContextFile::read_unit(const Unit& unit, std::span<std::byte> to) const {
+  file_.read_at(unit.offset, to);
+  expect_checksum(static_cast<size_t>(&unit - units_.data()), base::checksum_of(to));
+}
+
+void ContextFile::read_small_tensors() {
+  const TensorView& ids = get_tensor(kIds, DType::I64);
+  if (ids.shape != std::vector<uint64_t>{header_.n_tokens})
+    fail(ErrorCode::Corrupt, "{}: {}: expected [{}], found {}", path(), kIds, header_.n_tokens, shape_of(ids));
+  std::vector<int64_t> wide(header_.n_tokens);
+  read_unit(unit_of(ids), std::as_writable_bytes(std::span(wide)));
+  ids_.reserve(wide.size());
+  for (const int64_t id : wide) {
+    if (id < 0 || id > INT32_MAX) fail(ErrorCode::Corrupt, "{}: {}: {} is no token id", path(), kIds, id);
+    ids_.push_back(static_cast<int32_t>(id));
+  }
+  const TensorView& logits = get_tensor(kLogits, DType::F32);
+  if (logits.shape.size() != 1)
+    fail(ErrorCode::Corrupt, "{}: {}: expected one dimension, found {}", path(), kLogits, shape_of(logits));
+  logits_.resize(logits.shape[0]);
+  read_unit(unit_of(logits), std::as_writable_bytes(std::span(logits_)));
+  const TensorView& text = get_tensor(kText, DType::U8);
+  std::string content(text.n_bytes, '\0');
+  read_unit(unit_of(text), std::as_writable_bytes(std::span(content)));
+  if (header_.origin == nullptr) return;
+  auto origin = std::make_shared<ContextOrigin>(*header_.origin);
+  origin->text = std::move(content);
+  header_.origin = std::move(origin);
+}
+
+std::vector<model::KvBlock> ContextFile::blocks() const {
+  const std::byte* keys = tensors_.find_tensor(key_tensor_name(0))->data;
+  const std::byte* values = tensors_.find_tensor(value_tensor_name(0))->data;
+  std::vector<model::KvBlock> blocks(n_blocks_);
+  for (size_t i = 0; i < n_blocks_; ++i)
+    blocks[i] = {.keys = keys + i * layout_.keys_bytes(),
+                 .values = values + i * layout_.values_bytes(),
+                 .layer_stride = n_blocks_ * layout_.layer_bytes()};
+  return blocks;
+}
+
+std::string ContextFile::describe(const Unit& unit) const {
+  if (unit.tensor == nullptr) return "header";
+  if (unit.n_bytes == unit.tensor->n_bytes) return unit.tensor->name;
+  return fmt::format("{}, block {}", unit.tensor->name, unit.row);
+}
+
+void ContextFile::expect_checksum(size_t unit, uint64_t found) const {
+  if (found != table_[unit])
+    fail(ErrorCode::Corrupt, "{}: {}: expected the checksum {:016x}, found {:016x}; the file is damaged", path(),
+         describe(units_[unit]), table_[unit], found);
+}
+
+// Read, not looked at through the mapping: a file that is cut meanwhile gives an error in place of SIGBUS.
+void ContextFile::compare_all(const base::ThreadPool& pool) const {
+  std::vector<size_t> first_units;  // of the items of work
+  size_t n_bytes = kCheckBytes;
+  size_t largest = 0;
+  for (size_t i = 0; i < units_.size(); ++i) {
+    if (n_bytes >= kCheckBytes) {
+      first_units.push_back(i);
+      n_bytes = 0;
+    }
+    n_bytes += units_[i].n_bytes;
+    largest = std::max(largest, units_[i].n_bytes);
+  }
+  std::vector<std::vector<std::byte>> buffers(pool.n_threads());
+  for (auto& buffer : buffers) buffer.resize(largest);
+  std::mutex mutex;
+  std::optional<Error> failure;
+  pool.run(first_units.size(), [&](size_t item, size_t thread) noexcept {
+    const size_t end = item + 1 < first_units.size() ? first_units[item + 1] : units_.size();
+    try {
+      for (size_t i = first_units[item]; i < end; ++i)
+        read_unit(units_[i], std::span(buffers[thread]).first(units_[i].n_bytes));
+    } catch (const Error& error) {
+      const std::lock_guard lock(mutex);
+      if (!failure) failure = error;
+    }
+  });
+  if (failure) throw *failure;
+  std::vector<uint64_t> table(table_.size());
+  file_.read_at(offset_of(*tensors_.find_tensor(kChecksums)), std::as_writable_bytes(std::span(table)));
+  if (table != table_)
+    fail(ErrorCode::Corrupt, "{}: {}: the file was changed while it was open", path(), kChecksums);
+}
+
+base::FileStamp ContextFile::stamp_of_same_size() const {
+  const base::FileStamp stamp = file_.stamp();
+  if (stamp.size != size())
+    fail(ErrorCode::Corrupt, "{}: expected {} bytes, found {}; the file was changed while it was open", path(),
+         size(), stamp.size);
+  return stamp;
+}
+
+void ContextFile::check(const base::ThreadPool& pool) const {
+  const base::FileStamp stamp = stamp_of_same_size();
+  const std::lock_guard lock(mutex_);
+  checked_mtime_ns_.reset();
+  compare_all(pool);
+  checked_mtime_ns_ = stamp.mtime_ns;
+}
+
+void ContextFile::expect_sound(const base::ThreadPool& pool) const {
+  const base::FileStamp stamp = stamp_of_same_size();
+  {
+    const std::lock_guard lock(mutex_);
+    if (checked_mtime_ns_ == stamp.mtime_ns) return;
+  }
+  check(pool);
+}
+
+}  // namespace kvfork::saved
