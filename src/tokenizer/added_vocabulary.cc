@@ -155,14 +155,13 @@ void AddedVocabulary::build(const TokenModel& model, const Normalizer* normalize
         raw_.add(token.content, id);
         continue;
       }
-      std::string content = token.content;
-      bool at_start = true;
-      if (normalizer != nullptr) normalizer->apply(content, at_start);
-      if (content.empty()) {
+      NormalizedText content(token.content, true);
+      if (normalizer != nullptr) normalizer->apply(content);
+      if (content.text.empty()) {
         base::fail(ErrorCode::Unsupported, "{}: the added token \"{}\" is empty once normalized", subject,
                    token.content);
       }
-      normalized_.add(content, id);
+      normalized_.add(content.text, id);
     }
   }
   index_.clear();

@@ -8,6 +8,7 @@
 #include "base/utf8.h"
 #include "tokenizer/byte_level.h"
 #include "tokenizer/regex.h"
+#include "tokenizer/text_limit.h"
 #include "tokenizer/unicode.h"
 
 namespace kvfork::tokenizer {
@@ -18,14 +19,14 @@ constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 class ByteLevelStep : public DecodeStep {
  public:
-  void push(std::string token, std::vector<std::string>& out) override {
+  void push(std::string token, TokenList& out) override {
     append_token_bytes(held_, token);
     const size_t n = complete_prefix(held_);
     if (n == 0) return;
     out.push_back(base::to_valid_utf8(std::string_view(held_).substr(0, n)));
     held_.erase(0, n);
   }
-  void finish(std::vector<std::string>& out) override {
+  void finish(TokenList& out) override {
     if (!held_.empty()) out.push_back(base::to_valid_utf8(held_));
     held_.clear();
   }
@@ -46,7 +47,7 @@ std::optional<char> fallback_byte(std::string_view token) {
 
 class ByteFallbackStep : public DecodeStep {
  public:
-  void push(std::string token, std::vector<std::string>& out) override {
+  void push(std::string token, TokenList& out) override {
     if (const std::optional<char> byte = fallback_byte(token)) {
       run_.push_back(*byte);
       return;
@@ -54,7 +55,7 @@ class ByteFallbackStep : public DecodeStep {
     finish(out);
     out.push_back(std::move(token));
   }
-  void finish(std::vector<std::string>& out) override {
+  void finish(TokenList& out) override {
     if (run_.empty()) return;
     if (base::find_invalid_utf8(run_) == run_.size()) {
       out.push_back(run_);
@@ -70,8 +71,8 @@ class ByteFallbackStep : public DecodeStep {
 
 class FuseStep : public DecodeStep {
  public:
-  void push(std::string token, std::vector<std::string>& out) override { out.push_back(std::move(token)); }
-  void finish(std::vector<std::string>&) override {}
+  void push(std::string token, TokenList& out) override { out.push_back(std::move(token)); }
+  void finish(TokenList&) override {}
 };
 
 /// Collects a token that arrives in parts and hands it on whole.
@@ -79,12 +80,12 @@ template <typename Function>
 class WholeStep : public DecodeStep {
  public:
   explicit WholeStep(Function function) : function_(std::move(function)) {}
-  void push(std::string token, std::vector<std::string>&) override {
+  void push(std::string token, TokenList&) override {
     held_ += token;
     any_ = true;
   }
-  void finish(std::vector<std::string>& out) override {
-    if (any_) out.push_back(function_(held_));
+  void finish(TokenList& out) override {
+    if (any_) out.push_back(function_(held_, out.limit));
     held_.clear();
     any_ = false;
   }
@@ -99,32 +100,23 @@ template <typename Function>
 class EachStep : public DecodeStep {
  public:
   explicit EachStep(Function function) : function_(std::move(function)) {}
-  void push(std::string token, std::vector<std::string>& out) override { out.push_back(function_(token)); }
-  void finish(std::vector<std::string>&) override {}
+  void push(std::string token, TokenList& out) override { out.push_back(function_(token, out.limit)); }
+  void finish(TokenList&) override {}
 
  private:
   Function function_;
 };
 
-std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
-  std::string out;
-  size_t done = 0;
-  for (size_t at = text.find(from); at != std::string_view::npos; at = text.find(from, done)) {
-    out.append(text.substr(done, at - done)).append(to);
-    done = at + from.size();
-  }
-  return out.append(text.substr(done));
-}
-
 /// String replacement in a token that arrives in parts: the end that may start a match is held back.
 class FusedReplaceStep : public DecodeStep {
  public:
   FusedReplaceStep(std::string_view from, std::string_view to) : from_(from), to_(to) {}
-  void push(std::string token, std::vector<std::string>& out) override {
+  void push(std::string token, TokenList& out) override {
     held_ += token;
     size_t done = 0;
     std::string text;
     for (size_t at = held_.find(from_); at != std::string::npos; at = held_.find(from_, done)) {
+      out.limit.check(text.size() + at - done + to_.size());
       text.append(held_, done, at - done).append(to_);
       done = at + from_.size();
     }
@@ -139,7 +131,7 @@ class FusedReplaceStep : public DecodeStep {
     held_.erase(0, keep);
     out.push_back(std::move(text));
   }
-  void finish(std::vector<std::string>& out) override {
+  void finish(TokenList& out) override {
     if (!held_.empty()) out.push_back(held_);
     held_.clear();
   }
@@ -153,7 +145,9 @@ class ReplacePart : public DecoderPart {
   ReplacePart(std::string_view from, std::string_view to) : from_(from), to_(to) {}
   std::unique_ptr<DecodeStep> make_step(bool fused) const override {
     if (fused) return std::make_unique<FusedReplaceStep>(from_, to_);
-    auto each = [this](const std::string& token) { return replace_all(token, from_, to_); };
+    auto each = [this](const std::string& token, const TextLimit& limit) {
+      return replace_all(token, from_, to_, limit);
+    };
     return std::make_unique<EachStep<decltype(each)>>(each);
   }
 
@@ -165,13 +159,14 @@ class RegexReplacePart : public DecoderPart {
  public:
   RegexReplacePart(Regex regex, std::string_view to) : regex_(std::move(regex)), to_(to) {}
   std::unique_ptr<DecodeStep> make_step(bool fused) const override {
-    auto each = [this](const std::string& token) {
+    auto each = [this](const std::string& token, const TextLimit& limit) {
       if (token.empty()) return token;
       std::vector<Span> matches;
       regex_.find_all(token, matches);
       std::string out;
       size_t done = 0;
       for (const Span& match : matches) {
+        limit.check(out.size() + match.begin - done + to_.size());
         out.append(token, done, match.begin - done).append(to_);
         done = match.end;
       }
@@ -197,7 +192,7 @@ class FusedStripStep : public DecodeStep {
  public:
   FusedStripStep(std::string_view content, size_t start, size_t stop)
       : content_(content), start_(start), stop_(stop) {}
-  void push(std::string token, std::vector<std::string>& out) override {
+  void push(std::string token, TokenList& out) override {
     held_ += token;
     for (; left_ < start_; ++left_) {
       if (held_.size() < content_.size() && content_.starts_with(held_)) return;
@@ -212,7 +207,7 @@ class FusedStripStep : public DecodeStep {
     out.push_back(held_.substr(0, keep));
     held_.erase(0, keep);
   }
-  void finish(std::vector<std::string>& out) override {
+  void finish(TokenList& out) override {
     out.push_back(strip(held_, content_, 0, stop_));
     held_.clear();
     left_ = 0;
@@ -229,7 +224,9 @@ class StripPart : public DecoderPart {
   StripPart(std::string_view content, size_t start, size_t stop) : content_(content), start_(start), stop_(stop) {}
   std::unique_ptr<DecodeStep> make_step(bool fused) const override {
     if (fused) return std::make_unique<FusedStripStep>(content_, start_, stop_);
-    auto each = [this](const std::string& token) { return strip(token, content_, start_, stop_); };
+    auto each = [this](const std::string& token, const TextLimit&) {
+      return strip(token, content_, start_, stop_);
+    };
     return std::make_unique<EachStep<decltype(each)>>(each);
   }
 
@@ -242,11 +239,11 @@ class MetaspaceStep : public DecodeStep {
  public:
   MetaspaceStep(std::string_view replacement, bool drops_first, bool fused)
       : replacement_(replacement), drops_first_(drops_first), fused_(fused) {}
-  void push(std::string token, std::vector<std::string>& out) override {
-    out.push_back(replace_all(token, replacement_, first_ && drops_first_ ? "" : " "));
+  void push(std::string token, TokenList& out) override {
+    out.push_back(replace_all(token, replacement_, first_ && drops_first_ ? "" : " ", out.limit));
     first_ = first_ && fused_;
   }
-  void finish(std::vector<std::string>&) override { first_ = true; }
+  void finish(TokenList&) override { first_ = true; }
 
  private:
   std::string replacement_;
@@ -270,16 +267,16 @@ class MetaspacePart : public DecoderPart {
 class SuffixStep : public DecodeStep {
  public:
   SuffixStep(std::string_view suffix, bool fused) : suffix_(suffix), fused_(fused) {}
-  void push(std::string token, std::vector<std::string>& out) override {
+  void push(std::string token, TokenList& out) override {
     if (fused_ && held_) {
       *held_ += token;
       return;
     }
-    if (held_) out.push_back(replace_all(*held_, suffix_, " "));
+    if (held_) out.push_back(replace_all(*held_, suffix_, " ", out.limit));
     held_ = std::move(token);
   }
-  void finish(std::vector<std::string>& out) override {
-    if (held_) out.push_back(replace_all(*held_, suffix_, ""));
+  void finish(TokenList& out) override {
+    if (held_) out.push_back(replace_all(*held_, suffix_, "", out.limit));
     held_.reset();
   }
 
@@ -302,11 +299,11 @@ class SuffixPart : public DecoderPart {
 
 class JoinStep : public DecodeStep {
  public:
-  void push(std::string token, std::vector<std::string>& out) override {
+  void push(std::string token, TokenList& out) override {
     out.push_back(first_ ? std::move(token) : " " + token);
     first_ = false;
   }
-  void finish(std::vector<std::string>&) override { first_ = true; }
+  void finish(TokenList&) override { first_ = true; }
 
  private:
   bool first_ = true;
@@ -318,9 +315,9 @@ class SimplePart : public DecoderPart {
   std::unique_ptr<DecodeStep> make_step(bool fused) const override {
     if constexpr (std::is_same_v<Step, ByteFallbackStep>) {
       if (fused) {
-        auto whole = [](const std::string& token) {
+        auto whole = [](const std::string& token, const TextLimit& limit) {
           ByteFallbackStep step;
-          std::vector<std::string> out;
+          TokenList out(limit);
           step.push(token, out);
           step.finish(out);
           std::string joined;
@@ -332,7 +329,7 @@ class SimplePart : public DecoderPart {
     }
     if constexpr (std::is_same_v<Step, ByteLevelStep>) {
       if (fused) {
-        auto whole = [](const std::string& token) {
+        auto whole = [](const std::string& token, const TextLimit&) {
           return base::to_valid_utf8(byte_level_bytes(token).value_or(token));
         };
         return std::make_unique<WholeStep<decltype(whole)>>(whole);
@@ -403,7 +400,7 @@ std::string clean_up(std::string text) {
       {" .", "."},     {" ?", "?"},   {" !", "!"},   {" ,", ","},     {" ' ", "'"},
       {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
   for (const auto& [from, to] : kRules) {
-    if (text.find(from) != std::string::npos) text = replace_all(text, from, to);
+    if (text.find(from) != std::string::npos) text = replace_all(text, from, to, TextLimit(text.size()));
   }
   return text;
 }
@@ -438,42 +435,39 @@ Decoder::Decoder(const Json& json) {
       parts_.size() == 1 && dynamic_cast<const SimplePart<ByteLevelStep, true>*>(parts_[0].get()) != nullptr;
 }
 
-std::vector<std::unique_ptr<DecodeStep>> Decoder::make_steps() const {
-  std::vector<std::unique_ptr<DecodeStep>> steps;
+DecodeChain Decoder::make_chain() const {
+  DecodeChain chain;
   bool fused = false;
   for (const auto& part : parts_) {
-    steps.push_back(part->make_step(fused));
+    chain.steps_.push_back(part->make_step(fused));
     fused = fused || part->fuses();
   }
-  return steps;
+  return chain;
 }
 
-namespace {
-
-void run_from(std::vector<std::unique_ptr<DecodeStep>>& steps, size_t first, std::vector<std::string> tokens,
-              std::string& out) {
-  for (size_t i = first; i < steps.size() && !tokens.empty(); ++i) {
-    std::vector<std::string> next;
-    for (std::string& token : tokens) steps[i]->push(std::move(token), next);
+void DecodeChain::run_from(size_t first, TokenList tokens, std::string& out) {
+  for (size_t i = first; i < steps_.size() && !tokens.empty(); ++i) {
+    TokenList next(tokens.limit);
+    for (std::string& token : tokens) steps_[i]->push(std::move(token), next);
     tokens = std::move(next);
   }
   for (const std::string& token : tokens) out += token;
 }
 
-}  // namespace
-
-void push_token(std::vector<std::unique_ptr<DecodeStep>>& steps, std::string token, std::string& out) {
-  std::vector<std::string> tokens;
+void DecodeChain::push(std::string token, std::string& out) {
+  n_bytes_ += token.size();
+  TokenList tokens{TextLimit(n_bytes_)};
   tokens.push_back(std::move(token));
-  run_from(steps, 0, std::move(tokens), out);
+  run_from(0, std::move(tokens), out);
 }
 
-void finish_tokens(std::vector<std::unique_ptr<DecodeStep>>& steps, std::string& out) {
-  for (size_t i = 0; i < steps.size(); ++i) {
-    std::vector<std::string> rest;
-    steps[i]->finish(rest);
-    run_from(steps, i + 1, std::move(rest), out);
+void DecodeChain::finish(std::string& out) {
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    TokenList rest{TextLimit(n_bytes_)};
+    steps_[i]->finish(rest);
+    run_from(i + 1, std::move(rest), out);
   }
+  n_bytes_ = 0;
 }
 
 // Every rule only drops a space, starts with one, and has at most three more characters, one of them possibly a

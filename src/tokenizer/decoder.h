@@ -12,19 +12,26 @@
 #include <vector>
 
 #include "base/json_tree.h"
+#include "tokenizer/text_limit.h"
 
 namespace kvfork::tokenizer {
 
 using base::Json;
 
-/// One stage at work. `emit` receives tokens in order.
+/// Tokens on their way through a decoder, and how long one may get.
+struct TokenList : std::vector<std::string> {
+  explicit TokenList(const TextLimit& limit_in) : limit(limit_in) {}
+  TextLimit limit;
+};
+
+/// One stage at work. Throws Error{Limit} where a token would pass its bound.
 class DecodeStep {
  public:
   virtual ~DecodeStep() = default;
   /// Takes the next token; appends to `out` the tokens that are now certain.
-  virtual void push(std::string token, std::vector<std::string>& out) = 0;
+  virtual void push(std::string token, TokenList& out) = 0;
   /// No more tokens: appends what was held back and returns to the initial state.
-  virtual void finish(std::vector<std::string>& out) = 0;
+  virtual void finish(TokenList& out) = 0;
 };
 
 /// Makes fresh steps of one kind. `fused` says that the tokens that arrive are parts of a single one.
@@ -36,6 +43,22 @@ class DecoderPart {
   virtual bool fuses() const { return false; }
 };
 
+/// The stages of one decoding: token strings in, text out.
+class DecodeChain {
+ public:
+  /// Appends to `out` the text that is now certain.
+  void push(std::string token, std::string& out);
+  /// No more tokens: appends the rest and starts anew.
+  void finish(std::string& out);
+
+ private:
+  friend class Decoder;
+  void run_from(size_t first, TokenList tokens, std::string& out);
+
+  std::vector<std::unique_ptr<DecodeStep>> steps_;
+  size_t n_bytes_ = 0;  // of the tokens pushed
+};
+
 class Decoder {
  public:
   /// No decoder: tokens are joined by spaces.
@@ -43,7 +66,7 @@ class Decoder {
   /// Throws Error{Unsupported} for a type that kvfork does not run, Error{Corrupt} for a malformed one.
   explicit Decoder(const Json& json);
 
-  std::vector<std::unique_ptr<DecodeStep>> make_steps() const;
+  DecodeChain make_chain() const;
   /// Whether this is ByteLevel and nothing else.
   bool is_byte_level() const noexcept { return is_byte_level_; }
 
@@ -54,10 +77,6 @@ class Decoder {
 
 /// Length of the longest prefix of `bytes` that does not end inside a character that more bytes may complete.
 size_t complete_prefix(std::string_view bytes) noexcept;
-
-/// Feeds `token` through `steps` and appends the resulting text to `out`.
-void push_token(std::vector<std::unique_ptr<DecodeStep>>& steps, std::string token, std::string& out);
-void finish_tokens(std::vector<std::unique_ptr<DecodeStep>>& steps, std::string& out);
 
 /// Transformers' clean_up_tokenization as a stream of text.
 class CleanupStream {

@@ -20,8 +20,8 @@ std::unique_ptr<const Normalizer> make(const Json& json, size_t depth);
 class UnicodeForm : public Normalizer {
  public:
   explicit UnicodeForm(NormalForm form) : form_(form) {}
-  void apply(std::string& text, bool&) const override {
-    if (!is_surely_normalized(text, form_)) text = normalize(text, form_);
+  void apply(NormalizedText& in) const override {
+    if (!is_surely_normalized(in.text, form_)) in.text = normalize(in.text, form_);
   }
   bool keeps(std::string_view text) const override { return is_surely_normalized(text, form_); }
 
@@ -31,13 +31,14 @@ class UnicodeForm : public Normalizer {
 
 class Lowercase : public Normalizer {
  public:
-  void apply(std::string& text, bool&) const override { text = to_lowercase(text); }
+  void apply(NormalizedText& in) const override { in.text = to_lowercase(in.text); }
 };
 
 class Strip : public Normalizer {
  public:
   Strip(bool left, bool right) : left_(left), right_(right) {}
-  void apply(std::string& text, bool& at_start) const override {
+  void apply(NormalizedText& in) const override {
+    const std::string_view text = in.text;
     size_t begin = 0, end = text.size();
     if (left_) {
       while (begin < end) {
@@ -53,8 +54,8 @@ class Strip : public Normalizer {
       if (!is_white_space(next_code_point(p))) break;
       end = last;
     }
-    if (begin > 0) at_start = false;
-    text = text.substr(begin, end - begin);
+    if (begin > 0) in.at_start = false;
+    in.text = in.text.substr(begin, end - begin);
   }
 
  private:
@@ -65,16 +66,16 @@ class Strip : public Normalizer {
 template <std::optional<char32_t> (*Map)(char32_t)>
 class CharacterMap : public Normalizer {
  public:
-  void apply(std::string& text, bool& at_start) const override {
+  void apply(NormalizedText& in) const override {
     std::string out;
-    out.reserve(text.size());
+    out.reserve(in.text.size());
     bool first = true;
-    for (const char *p = text.data(), *end = p + text.size(); p < end; first = false) {
+    for (const char *p = in.text.data(), *end = p + in.text.size(); p < end; first = false) {
       const std::optional<char32_t> c = Map(next_code_point(p));
       if (c) base::append_utf8(out, *c);
-      if (first && !c) at_start = false;
+      if (first && !c) in.at_start = false;
     }
-    text = std::move(out);
+    in.text = std::move(out);
   }
 };
 
@@ -97,8 +98,10 @@ std::optional<char32_t> nmt(char32_t c) {
 class Prepend : public Normalizer {
  public:
   explicit Prepend(std::string_view prefix) : prefix_(prefix) {}
-  void apply(std::string& text, bool&) const override {
-    if (!text.empty()) text.insert(0, prefix_);
+  void apply(NormalizedText& in) const override {
+    if (in.text.empty()) return;
+    in.limit.check(prefix_.size() + in.text.size());
+    in.text.insert(0, prefix_);
   }
 
  private:
@@ -109,18 +112,11 @@ class ReplaceString : public Normalizer {
  public:
   ReplaceString(std::string_view pattern, std::string_view content) : pattern_(pattern), content_(content) {}
   bool keeps(std::string_view text) const override { return text.find(pattern_) == std::string_view::npos; }
-  void apply(std::string& text, bool& at_start) const override {
-    size_t at = text.find(pattern_);
-    if (at == std::string::npos) return;
-    if (at == 0 && (content_.empty() || utf8_length(pattern_[0]) < pattern_.size())) at_start = false;
-    std::string out;
-    out.reserve(text.size() + text.size() / 2);
-    size_t done = 0;
-    for (; at != std::string::npos; at = text.find(pattern_, done)) {
-      out.append(text, done, at - done).append(content_);
-      done = at + pattern_.size();
-    }
-    text = std::move(out.append(text, done));
+  void apply(NormalizedText& in) const override {
+    if (keeps(in.text)) return;
+    const bool loses_first = content_.empty() || utf8_length(pattern_[0]) < pattern_.size();
+    if (loses_first && in.text.starts_with(pattern_)) in.at_start = false;
+    in.text = replace_all(in.text, pattern_, content_, in.limit);
   }
 
  private:
@@ -130,7 +126,8 @@ class ReplaceString : public Normalizer {
 class ReplaceRegex : public Normalizer {
  public:
   ReplaceRegex(Regex regex, std::string_view content) : regex_(std::move(regex)), content_(content) {}
-  void apply(std::string& text, bool& at_start) const override {
+  void apply(NormalizedText& in) const override {
+    const std::string_view text = in.text;
     if (text.empty()) return;
     std::vector<Span> matches;
     regex_.find_all(text, matches);
@@ -139,11 +136,13 @@ class ReplaceRegex : public Normalizer {
     size_t done = 0;
     for (const Span& match : matches) {
       if (match.begin == 0 && match.end > 0 && (content_.empty() || utf8_length(text[0]) < match.end))
-        at_start = false;
-      out.append(text, done, match.begin - done).append(content_);
+        in.at_start = false;
+      in.limit.check(out.size() + match.begin - done + content_.size());
+      out.append(text.substr(done, match.begin - done)).append(content_);
       done = match.end;
     }
-    text = std::move(out.append(text, done));
+    out.append(text.substr(done));
+    in.text = std::move(out);
   }
 
  private:
@@ -153,18 +152,19 @@ class ReplaceRegex : public Normalizer {
 
 class ByteLevelNormalizer : public Normalizer {
  public:
-  void apply(std::string& text, bool&) const override {
+  void apply(NormalizedText& in) const override {
     std::string out;
-    append_byte_level(out, text);
-    text = std::move(out);
+    append_byte_level(out, in.text);
+    in.limit.check(out.size());
+    in.text = std::move(out);
   }
 };
 
 class Sequence : public Normalizer {
  public:
   explicit Sequence(std::vector<std::unique_ptr<const Normalizer>> steps) : steps_(std::move(steps)) {}
-  void apply(std::string& text, bool& at_start) const override {
-    for (const auto& step : steps_) step->apply(text, at_start);
+  void apply(NormalizedText& in) const override {
+    for (const auto& step : steps_) step->apply(in);
   }
   bool keeps(std::string_view text) const override {
     for (const auto& step : steps_) {

@@ -8,17 +8,29 @@
 #include <string_view>
 
 #include "base/json_tree.h"
+#include "tokenizer/text_limit.h"
 
 namespace kvfork::tokenizer {
 
 using base::Json;
 
+/// A text on its way through normalizers.
+struct NormalizedText {
+  NormalizedText(std::string_view original, bool at_start_in)
+      : text(original), at_start(at_start_in), limit(original.size()) {}
+
+  std::string text;  ///< well-formed UTF-8
+  /// Whether the first character stands for the first one of the user's text; false from when that one is removed
+  /// (Metaspace's "first" asks for it).
+  bool at_start;
+  TextLimit limit;
+};
+
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  /// Rewrites `text` (well-formed UTF-8) in place. `at_start` says whether the first character stands for the first
-  /// one of the user's text; it becomes false when that one is removed (Metaspace's "first" asks for it).
-  virtual void apply(std::string& text, bool& at_start) const = 0;
+  /// Throws Error{Limit} where the text would pass its bound.
+  virtual void apply(NormalizedText& in) const = 0;
   /// True when `text` is certain to stay as it is, so that it need not be copied.
   virtual bool keeps(std::string_view) const { return false; }
 };

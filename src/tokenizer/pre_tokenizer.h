@@ -10,6 +10,7 @@
 
 #include "base/json_tree.h"
 #include "tokenizer/regex.h"
+#include "tokenizer/text_limit.h"
 
 namespace kvfork::tokenizer {
 
@@ -22,9 +23,11 @@ struct Pieces {
   std::string storage;  ///< `text` when a pre-tokenizer rewrote it
   /// Whether the first byte of `text` stands for the start of the user's text.
   bool at_start = false;
+  TextLimit limit;
 
-  /// Makes `rewritten` the text.
+  /// Makes `rewritten` the text. Throws Error{Limit} where it passes the bound.
   void replace(std::string rewritten, std::vector<Span> cut) {
+    limit.check(rewritten.size());
     storage = std::move(rewritten);
     text = storage;
     spans = std::move(cut);

@@ -64,12 +64,13 @@ class Precompiled : public Normalizer {
 
   // Clusters of less than six bytes are looked up whole, others character by character; the shortest key that
   // starts the lookup wins and replaces all of it. That is what the package does.
-  void apply(std::string& text, bool& at_start) const override {
+  void apply(NormalizedText& in) const override {
+    const std::string_view text = in.text;
     std::string out;
     out.reserve(text.size());
     for (size_t begin = 0; begin < text.size();) {
       const size_t end = cluster_end(text, begin);
-      const std::string_view cluster = std::string_view(text).substr(begin, end - begin);
+      const std::string_view cluster = text.substr(begin, end - begin);
       const std::optional<std::string_view> whole = cluster.size() < 6 ? find(cluster) : std::nullopt;
       const size_t before = out.size();
       if (whole) {
@@ -77,10 +78,11 @@ class Precompiled : public Normalizer {
       } else {
         append_characters(out, cluster);
       }
-      if (begin == 0 && out.size() == before) at_start = false;
+      if (begin == 0 && out.size() == before) in.at_start = false;
+      in.limit.check(out.size());
       begin = end;
     }
-    text = std::move(out);
+    in.text = std::move(out);
   }
 
  private:

@@ -1,9 +1,9 @@
 // The public Tokenizer: encode, decode and what goes with them.
 #include "kvfork/tokenizer.h"
 
-
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
@@ -18,6 +18,7 @@ namespace {
 using tokenizer::AddedToken;
 using tokenizer::AddedVocabulary;
 using tokenizer::Model;
+using tokenizer::NormalizedText;
 using tokenizer::Pieces;
 using tokenizer::Segment;
 using tokenizer::Span;
@@ -46,16 +47,17 @@ class Encoder {
  private:
   void encode_raw(std::string_view part, size_t position) {
     bool at_start = position == 0;
-    std::string normalized;
+    std::optional<NormalizedText> normalized;
     const std::vector<ByteRange> raw_ranges = ranges_within(position, part.size());
     AddedVocabulary::Literal literal{literal_.all, raw_ranges};
     std::vector<ByteRange> ranges;
     if (model_.normalizer != nullptr && !model_.normalizer->keeps(part)) {
-      normalized = part;
-      model_.normalizer->apply(normalized, at_start);
-      ranges = normalize_ranges(part, normalized, raw_ranges, position == 0);
+      normalized.emplace(part, at_start);
+      model_.normalizer->apply(*normalized);
+      at_start = normalized->at_start;
+      ranges = normalize_ranges(part, normalized->text, raw_ranges, position == 0);
       literal.ranges = ranges;
-      part = normalized;
+      part = normalized->text;
     }
     for (const Segment& segment : model_.added.split_normalized(part, literal)) {
       const std::string_view piece = part.substr(segment.span.begin, segment.span.size());
@@ -78,16 +80,20 @@ class Encoder {
     return out;
   }
 
+  std::string normalize(std::string_view text, bool at_start) const {
+    NormalizedText in(text, at_start);
+    if (!text.empty()) model_.normalizer->apply(in);
+    return std::move(in.text);
+  }
+
   // Where the ranges of a text lie in what the normalizer made of it. Where a range's edge is lost in what was
   // composed across it, the range grows.
   std::vector<ByteRange> normalize_ranges(std::string_view text, std::string_view normalized,
                                           std::span<const ByteRange> ranges, bool at_start) const {
     std::vector<ByteRange> out;
     for (const ByteRange& range : ranges) {
-      std::string before(text.substr(0, range.begin)), after(text.substr(range.end));
-      bool before_at_start = at_start, after_at_start = false;
-      if (!before.empty()) model_.normalizer->apply(before, before_at_start);
-      if (!after.empty()) model_.normalizer->apply(after, after_at_start);
+      const std::string before = normalize(text.substr(0, range.begin), at_start);
+      const std::string after = normalize(text.substr(range.end), false);
       const auto begin =
           std::mismatch(before.begin(), before.end(), normalized.begin(), normalized.end()).first - before.begin();
       const auto n_after =
@@ -122,6 +128,7 @@ class Encoder {
     if (model_.pre_tokenizer == nullptr) return model_.model->encode(text, sink_);
     Pieces pieces;
     pieces.text = text;
+    pieces.limit = tokenizer::TextLimit(text.size());
     pieces.spans.push_back({0, text.size()});
     pieces.at_start = at_start;
     model_.pre_tokenizer->apply(pieces);
@@ -154,10 +161,9 @@ std::vector<int32_t> find_control_tokens(const Model& model, std::string_view te
       continue;
     }
     if (!model.added.has_normalized_special()) continue;
-    std::string part(text.substr(segment.span.begin, segment.span.size()));
-    bool at_start = false;
-    if (model.normalizer != nullptr && !part.empty()) model.normalizer->apply(part, at_start);
-    for (const Segment& inner : model.added.split_normalized(part, {})) {
+    NormalizedText part(text.substr(segment.span.begin, segment.span.size()), false);
+    if (model.normalizer != nullptr && !part.text.empty()) model.normalizer->apply(part);
+    for (const Segment& inner : model.added.split_normalized(part.text, {})) {
       if (inner.id >= 0 && inner.span.size() > 0) keep_special(inner.id);
     }
   }
@@ -206,21 +212,21 @@ class StreamState {
       : model_(model),
         skips_special_(special_tokens == SpecialTokens::Skip),
         cleans_(cleanup == Cleanup::AsConfigured && model.clean_up_tokenization_spaces),
-        steps_(model.decoder.make_steps()) {}
+        chain_(model.decoder.make_chain()) {}
 
   void push(int32_t id, std::string& out) {
     const std::optional<std::string_view> piece = find_piece(model_, id);
     if (!piece || (skips_special_ && model_.added.is_special(*piece))) return;
-    if (!cleans_) return push_token(steps_, std::string(*piece), out);
+    if (!cleans_) return chain_.push(std::string(*piece), out);
     std::string text;
-    push_token(steps_, std::string(*piece), text);
+    chain_.push(std::string(*piece), text);
     cleanup_.push(text, out);
   }
 
   void finish(std::string& out) {
-    if (!cleans_) return finish_tokens(steps_, out);
+    if (!cleans_) return chain_.finish(out);
     std::string text;
-    finish_tokens(steps_, text);
+    chain_.finish(text);
     cleanup_.push(text, out);
     cleanup_.finish(out);
   }
@@ -228,7 +234,7 @@ class StreamState {
  private:
   const Model& model_;
   bool skips_special_, cleans_;
-  std::vector<std::unique_ptr<DecodeStep>> steps_;
+  DecodeChain chain_;
   CleanupStream cleanup_;
 };
 
