@@ -2,6 +2,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/ascii.h"
 #include "base/json_tree.h"
 #include "base/utf8.h"
 
@@ -226,11 +227,7 @@ class Parser {
   char32_t hex() {
     char32_t value = 0;
     for (int i = 0; i < 4; ++i, ++at_) {
-      const char c = *at_;
-      const int digit = c >= '0' && c <= '9'   ? c - '0'
-                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                               : -1;
+      const int digit = hex_value(*at_);
       if (digit < 0) throw Failure{"four hexadecimal digits"};
       value = value * 16 + static_cast<char32_t>(digit);
     }

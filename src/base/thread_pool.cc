@@ -18,6 +18,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/number.h"
 
 namespace kvfork::base {
 namespace {
@@ -55,7 +56,7 @@ double cgroup_cpu_limit() {
   std::ifstream v2("/sys/fs/cgroup/cpu.max");
   std::string quota;
   double period = 0;
-  if (v2 >> quota >> period && quota != "max" && period > 0) return std::atof(quota.c_str()) / period;
+  if (v2 >> quota >> period && quota != "max" && period > 0) return parse_double(quota).value_or(0) / period;
   std::ifstream v1_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
   std::ifstream v1_period("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
   double microseconds = 0;

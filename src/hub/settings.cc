@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <vector>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "hub/url.h"
@@ -54,8 +54,8 @@ std::chrono::milliseconds timeout_from(const char* name, std::chrono::millisecon
   int seconds = -1;
   const char* begin = text->data();
   const char* end = begin + text->size();
-  while (begin != end && std::isspace(static_cast<unsigned char>(*begin))) ++begin;
-  while (begin != end && std::isspace(static_cast<unsigned char>(end[-1]))) --end;
+  while (begin != end && base::is_ascii_space(*begin)) ++begin;
+  while (begin != end && base::is_ascii_space(end[-1])) --end;
   const auto [stop, error] = std::from_chars(begin, end, seconds);
   if (error != std::errc{} || stop != end || seconds < 0 || seconds > kMaxTimeoutSeconds) {
     base::fail(ErrorCode::InvalidArgument, "{}: expected whole seconds from 0 to {}, found '{}'", name,
@@ -131,7 +131,7 @@ std::string expand_path(std::string text) {
     if (braced) {
       end = text.find('}', begin);
     } else {
-      while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '_')) ++end;
+      while (end < text.size() && (base::is_ascii_letter(text[end]) || base::is_ascii_digit(text[end]) || text[end] == '_')) ++end;
     }
     const bool complete = end != std::string::npos && end > begin;
     const auto value = complete ? find_variable(text.substr(begin, end - begin).c_str()) : std::nullopt;

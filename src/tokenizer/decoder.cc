@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/utf8.h"
 #include "tokenizer/byte_level.h"
@@ -37,10 +38,7 @@ class ByteLevelStep : public DecodeStep {
 
 std::optional<char> fallback_byte(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
-  const auto digit = [](char c) {
-    return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
-  };
-  const int high = token[3] == '+' ? 0 : digit(token[3]), low = digit(token[4]);
+  const int high = token[3] == '+' ? 0 : base::hex_value(token[3]), low = base::hex_value(token[4]);
   if (high < 0 || low < 0) return std::nullopt;
   return static_cast<char>(high * 16 + low);
 }

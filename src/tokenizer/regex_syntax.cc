@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <map>
 #include <optional>
 #include <string>
@@ -11,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/utf8.h"
 #include "tokenizer/unicode_tables.h"
@@ -49,7 +49,7 @@ std::string squeeze(std::string_view name) {
   std::string out;
   for (const char c : name) {
     if (c != ' ' && c != '_' && c != '-')
-      out.push_back(static_cast<char>(std::tolower(static_cast<unsigned char>(c))));
+      out.push_back(base::to_ascii_lower(c));
   }
   return out;
 }
@@ -257,7 +257,7 @@ class Parser {
   }
 
   bool skip_extended() {
-    if (std::isspace(static_cast<unsigned char>(peek()))) {
+    if (base::is_ascii_space(peek())) {
       ++position_;
       return true;
     }
@@ -293,7 +293,7 @@ class Parser {
     if (c != '{') return out;
     size_t end = position_ + 1;
     while (end < pattern_.size() &&
-           (std::isdigit(static_cast<unsigned char>(pattern_[end])) || pattern_[end] == ','))
+           (base::is_ascii_digit(pattern_[end]) || pattern_[end] == ','))
       ++end;
     const std::string_view body = pattern_.substr(position_ + 1, end - position_ - 1);
     const bool has_digit = std::any_of(body.begin(), body.end(), [](char x) { return x != ','; });
@@ -460,7 +460,7 @@ class Parser {
       default:
         break;
     }
-    if (std::isdigit(static_cast<unsigned char>(c)) && c != '0') unsupported("a back reference");
+    if (base::is_ascii_digit(c) && c != '0') unsupported("a back reference");
     if (c == 'k' || c == 'g' || c == 'X' || c == 'y' || c == 'Y' || c == 'K') {
       unsupported(std::string("\\") + c);
     }
@@ -527,9 +527,8 @@ class Parser {
   char32_t parse_hex(size_t min_digits, size_t max_digits) {
     char32_t value = 0;
     size_t n = 0;
-    for (; n < max_digits && std::isxdigit(static_cast<unsigned char>(peek())); ++n) {
-      const char d = pattern_[position_++];
-      value = value * 16 + static_cast<char32_t>(d <= '9' ? d - '0' : (d | 32) - 'a' + 10);
+    for (; n < max_digits && base::hex_value(peek()) >= 0; ++n) {
+      value = value * 16 + static_cast<char32_t>(base::hex_value(pattern_[position_++]));
     }
     if (n < min_digits || value > 0x10FFFF) corrupt("a bad hexadecimal escape");
     return value;

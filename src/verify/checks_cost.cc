@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <fstream>
@@ -32,7 +33,11 @@ double anonymous_bytes() {
   std::ifstream rollup("/proc/self/smaps_rollup");
   std::string line;
   while (std::getline(rollup, line)) {
-    if (line.starts_with("Anonymous:")) return 1024 * std::stod(line.substr(10));
+    if (!line.starts_with("Anonymous:")) continue;
+    const size_t first = std::min(line.find_first_of("0123456789"), line.size());
+    uint64_t n_kibibytes = 0;
+    std::from_chars(line.data() + first, line.data() + line.size(), n_kibibytes);
+    return 1024 * static_cast<double>(n_kibibytes);
   }
   std::ifstream statm("/proc/self/statm");
   double size = 0;

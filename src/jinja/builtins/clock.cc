@@ -1,6 +1,8 @@
 // strftime without a locale, for strftime_now.
 #include "jinja/builtins/clock.h"
 
+#include <locale.h>
+
 #include <chrono>
 #include <ctime>
 
@@ -97,7 +99,8 @@ std::string format_time(Runtime& rt, const LocalTime& time, std::string_view for
       char buffer[256];
       // The C library's strftime in the C locale is what Python calls; a leading space tells an empty result from
       // none.
-      size_t n = std::strftime(buffer, sizeof(buffer), (" " + directive).c_str(), &broken);
+      static const locale_t kC = ::newlocale(LC_ALL_MASK, "C", nullptr);
+      const size_t n = ::strftime_l(buffer, sizeof(buffer), (" " + directive).c_str(), &broken, kC);
       if (n > 0) out.append(buffer + 1, n - 1);
     }
     rt.reserve(out.size());
