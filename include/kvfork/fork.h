@@ -36,12 +36,15 @@ class Fork {
   void reserve(size_t n_tokens);
 
   /// Continues the timeline. The logits of the last position are the same bits however ids are split into calls.
-  /// `on_progress` is called after each part with the number of ids done. No ids: no effect.
-  /// Throws Error{InvalidArgument} for an id outside the vocabulary, Error{Limit} beyond max_position_embeddings or
-  /// memory; the timeline is then unchanged.
+  /// `on_progress` is called after each part with the number of ids done, and must not call this fork. No ids: no
+  /// effect. `ids` may be own_ids() or a part of them.
+  /// Throws Error{InvalidArgument} for an id outside the vocabulary, a fork that was sealed, or a call from inside of
+  /// its own callback; Error{Limit} beyond max_position_embeddings or memory; and what `on_progress` throws. After any
+  /// throw the timeline and its logits are as they were before the call.
   void append(std::span<const int32_t> ids, const std::function<void(size_t)>& on_progress = {});
 
-  /// As append; hands the logits of every position to `on_logits(first, rows)`, rows [n, vocab_size], in order.
+  /// As append; hands the logits of every position to `on_logits(first, rows)`, rows [n, vocab_size], in order. Where
+  /// `on_logits` throws, the timeline ends with the rows that it was given. Throws Error{InvalidArgument} without it.
   void append_scored(std::span<const int32_t> ids,
                      const std::function<void(size_t first, std::span<const float> rows)>& on_logits);
 

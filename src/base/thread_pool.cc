@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/float_environment.h"
 #include "base/check.h"
 #include "base/error.h"
 #include "base/number.h"
@@ -138,7 +139,10 @@ ThreadPool::ThreadPool(size_t n_threads) : state_(std::make_unique<State>()) {
   state_->workers.reserve(state_->n_threads - 1);
   try {
     for (size_t thread = 1; thread < state_->n_threads; ++thread)
-      state_->workers.emplace_back([state = state_.get(), thread] { state->work(thread); });
+      state_->workers.emplace_back([state = state_.get(), thread] {
+        const FloatEnvironment environment;
+        state->work(thread);
+      });
   } catch (const std::system_error& error) {
     stop();
     fail(ErrorCode::Limit, "threads: cannot start {}: {}; ask for fewer", state_->n_threads, error.what());
@@ -161,6 +165,7 @@ size_t ThreadPool::n_threads() const noexcept {
 }
 
 void ThreadPool::run_erased(size_t n_items, Function function, const void* body) const noexcept {
+  const FloatEnvironment environment;
   State& state = *state_;
   if (state.n_threads == 1 || n_items <= 1) {
     for (size_t item = 0; item < n_items; ++item) function(body, item, 0);

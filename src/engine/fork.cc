@@ -1,6 +1,7 @@
 #include "kvfork/fork.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "base/error.h"
 #include "engine/context_impl.h"
@@ -25,14 +26,69 @@ void check_limit(size_t n_tokens, const ModelInfo& info) {
 }
 
 // Everything that can fail, before anything changes.
-void prepare_append(Fork::Impl& fork, std::span<const int32_t> ids) {
+void prepare_append(Fork::Impl& fork, std::span<const int32_t> ids, model::Scratch& scratch) {
   const ModelInfo& info = fork.model->info();
   if (fork.context != nullptr) fork.context->impl().expect_sound();
   check_ids(ids, info.vocab_size);
-  check_limit(fork.kv.n_tokens() + ids.size(), info);
-  fork.kv.reserve(fork.kv.n_tokens() + ids.size());
+  const size_t n_tokens = fork.kv.n_tokens() + ids.size();
+  check_limit(n_tokens, info);
+  fork.model->impl().forward.reserve(n_tokens, scratch);
+  fork.kv.reserve(n_tokens);
   fork.own_ids.reserve(fork.own_ids.size() + ids.size());
   fork.logits.resize(info.vocab_size);
+  fork.next_logits.resize(info.vocab_size);
+}
+
+void expect_usable(const Fork::Impl* fork) {
+  if (fork == nullptr || fork->is_spent)
+    base::fail(ErrorCode::InvalidArgument,
+               "fork: expected one that is in use, found one that was moved from or sealed");
+  if (fork->is_running)
+    base::fail(ErrorCode::InvalidArgument, "fork: expected no call from inside of its own callback");
+}
+
+// The time of one append: takes back what it has added unless keep() is called at its end.
+class Append {
+ public:
+  explicit Append(Fork::Impl& fork) noexcept
+      : fork_(fork), n_tokens_(fork.kv.n_tokens()), n_own_(fork.own_ids.size()) {
+    fork_.is_running = true;
+  }
+  ~Append() {
+    fork_.is_running = false;
+    if (is_kept_) return;
+    const size_t end = fork_.kv.n_tokens();
+    fork_.kv.rewind(n_tokens_);
+    fork_.kv.clear_to(end);
+    fork_.own_ids.resize(n_own_);
+    if (has_new_logits_) fork_.logits.swap(fork_.next_logits);
+  }
+  Append(const Append&) = delete;
+  Append& operator=(const Append&) = delete;
+
+  void take_logits() noexcept {
+    fork_.logits.swap(fork_.next_logits);
+    has_new_logits_ = true;
+  }
+  void keep() noexcept { is_kept_ = true; }
+
+ private:
+  Fork::Impl& fork_;
+  size_t n_tokens_;
+  size_t n_own_;
+  bool has_new_logits_ = false;
+  bool is_kept_ = false;
+};
+
+// The ids themselves, or a copy where they lie in memory that appending moves.
+std::span<const int32_t> steady_ids(const Fork::Impl& fork, std::span<const int32_t> ids,
+                                    std::vector<int32_t>& copy) {
+  const std::less<> before;
+  const int32_t* own = fork.own_ids.data();
+  const bool is_own = !before(ids.data(), own) && before(ids.data(), own + fork.own_ids.size());
+  if (!is_own) return ids;
+  copy.assign(ids.begin(), ids.end());
+  return copy;
 }
 
 }  // namespace
@@ -60,40 +116,55 @@ std::span<const int32_t> Fork::own_ids() const noexcept {
 }
 
 void Fork::reserve(size_t n_tokens) {
+  expect_usable(impl_.get());
   check_limit(n_tokens, impl_->model->info());
   impl_->kv.reserve(n_tokens);
   if (n_tokens > size()) impl_->own_ids.reserve(impl_->own_ids.size() + n_tokens - size());
   const Model::Impl& model = impl_->model->impl();
   impl_->logits.reserve(model.info.vocab_size);
+  impl_->next_logits.reserve(model.info.vocab_size);
   model.forward.reserve(n_tokens, *model.scratch.borrow(1));
 }
 
-void Fork::append(std::span<const int32_t> ids, const std::function<void(size_t)>& on_progress) {
-  if (ids.empty()) return;
+void Fork::append(std::span<const int32_t> appended, const std::function<void(size_t)>& on_progress) {
+  expect_usable(impl_.get());
+  if (appended.empty()) return;
+  std::vector<int32_t> copy;
+  const std::span<const int32_t> ids = steady_ids(*impl_, appended, copy);
   const Model::Impl& model = impl_->model->impl();
   const auto scratch = model.scratch.borrow(std::min(ids.size(), engine::kMaxPassRows));
-  prepare_append(*impl_, ids);
+  prepare_append(*impl_, ids, *scratch);
+  Append append(*impl_);
   for (size_t done = 0; done < ids.size();) {
     const size_t n = std::min(ids.size() - done, engine::kMaxPassRows);
     const bool last = done + n == ids.size();
     const model::Step step{.kv = &impl_->kv, .ids = ids.subspan(done, n), .n_logits = last ? 1u : 0u};
-    model.forward.run({&step, 1}, impl_->logits.data(), *scratch);
+    model.forward.run({&step, 1}, impl_->next_logits.data(), *scratch);
     impl_->own_ids.insert(impl_->own_ids.end(), step.ids.begin(), step.ids.end());
+    if (last) append.take_logits();
     done += n;
     if (on_progress) on_progress(done);
   }
+  append.keep();
 }
 
-void Fork::append_scored(std::span<const int32_t> ids,
+void Fork::append_scored(std::span<const int32_t> appended,
                          const std::function<void(size_t, std::span<const float>)>& on_logits) {
-  if (ids.empty()) return;
+  expect_usable(impl_.get());
+  if (!on_logits)
+    base::fail(ErrorCode::InvalidArgument, "fork: expected a function that takes the logits, found none");
+  if (appended.empty()) return;
+  std::vector<int32_t> copy;
+  const std::span<const int32_t> ids = steady_ids(*impl_, appended, copy);
   const Model::Impl& model = impl_->model->impl();
   const size_t vocab_size = model.info.vocab_size;
   constexpr size_t kMaxScoredRows = 64;  // bounds the buffer of logits
   const size_t max_rows = std::min(ids.size(), kMaxScoredRows);
   const auto scratch = model.scratch.borrow(max_rows);
   std::vector<float> rows(max_rows * vocab_size);
-  prepare_append(*impl_, ids);
+  prepare_append(*impl_, ids, *scratch);
+  Append append(*impl_);
+  append.keep();  // each part is whole, with its logits, before it is handed out
   for (size_t done = 0; done < ids.size();) {
     const size_t n = std::min(ids.size() - done, max_rows);
     const model::Step step{.kv = &impl_->kv, .ids = ids.subspan(done, n), .n_logits = n};
@@ -107,6 +178,7 @@ void Fork::append_scored(std::span<const int32_t> ids,
 }
 
 std::span<const float> Fork::logits() const {
+  if (impl_ == nullptr || impl_->is_spent) expect_usable(impl_.get());
   if (!impl_->own_ids.empty()) return impl_->logits;
   if (impl_->context == nullptr || size() != impl_->context->size())
     base::fail(ErrorCode::InvalidArgument, "fork: expected at least one token of its own before logits");
@@ -114,6 +186,7 @@ std::span<const float> Fork::logits() const {
 }
 
 std::shared_ptr<const Context> Fork::seal(std::shared_ptr<const ContextOrigin> origin) && {
+  expect_usable(impl_.get());
   if (size() == 0) base::fail(ErrorCode::InvalidArgument, "context: expected at least one token, found none");
   logits();  // throws where there are none to keep
   if (impl_->own_ids.empty()) return impl_->context;
@@ -124,6 +197,7 @@ std::shared_ptr<const Context> Fork::seal(std::shared_ptr<const ContextOrigin> o
   sealed->logits = std::move(impl_->logits);
   sealed->origin = std::move(origin);
   sealed->parent = impl_->context;
+  impl_->is_spent = true;
   sealed->kv = std::move(impl_->kv).seal();
   return std::make_shared<const Context>(std::move(sealed));
 }

@@ -20,7 +20,10 @@ struct Fork::Impl {
   std::shared_ptr<const Context> context;  // null: started without one
   model::KvSequence kv;
   std::vector<int32_t> own_ids;
-  std::vector<float> logits;  // [vocab_size] once something of its own was run
+  std::vector<float> logits;       // [vocab_size] once something of its own was run
+  std::vector<float> next_logits;  // those of an append that has not ended
+  bool is_running = false;         // inside of append or append_scored
+  bool is_spent = false;           // sealed
 };
 
 }  // namespace kvfork

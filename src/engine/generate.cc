@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/float_environment.h"
 #include "engine/answer_builder.h"
 #include "engine/lookup.h"
 #include "engine/rows_on_trial.h"
@@ -112,6 +113,7 @@ size_t decode_plainly(Fork& fork, engine::AnswerBuilder& answer, const std::func
 }  // namespace
 
 Generation generate(Fork& fork, const GenerateOptions& options, const std::function<bool(int32_t)>& on_token) {
+  const base::FloatEnvironment environment;
   check_options(options);
   engine::check_room(fork.size(), options, fork.model()->info());
   fork.reserve(fork.size() + options.max_new_tokens);

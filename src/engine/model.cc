@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/float_environment.h"
 #include "engine/context_impl.h"
 #include "engine/fork_impl.h"
 #include "engine/model_impl.h"
@@ -71,6 +72,18 @@ GenerationDefaults make_defaults(const checkpoint::Checkpoint& checkpoint) {
           .repetition_penalty = generation.repetition_penalty.value_or(1.0)};
 }
 
+// Frequencies that change with the length of the whole timeline would change what is cached, so a timeline ends
+// where they would change.
+size_t longest_timeline(const checkpoint::ModelConfig& config) {
+  size_t longest = config.max_position_embeddings;
+  for (const checkpoint::RotationSpec& rotation : config.spec.rotations) {
+    for (const size_t bound : {rotation.max_length, rotation.switch_length}) {
+      if (bound != 0) longest = std::min(longest, bound);
+    }
+  }
+  return longest;
+}
+
 }  // namespace
 
 namespace engine {
@@ -89,6 +102,10 @@ ScratchPool::Lease ScratchPool::borrow(size_t n_rows) const {
   if (scratch == nullptr) {
     const size_t max_rows = n_rows <= 32 ? 32 : kMaxPassRows;
     scratch = std::make_unique<model::Scratch>(spec_, kernels_, max_rows, n_threads_);
+    // Its place in the list is there before it is lent, so that giving it back cannot fail.
+    const std::lock_guard lock(mutex_);
+    free_.reserve(n_made_ + 1);
+    ++n_made_;
   }
   return Lease(scratch.release(), Return{this});
 }
@@ -141,6 +158,7 @@ Model::Model() = default;
 Model::~Model() = default;
 
 std::shared_ptr<const Model> Model::open(const std::string& path, const ModelOptions& options) {
+  const base::FloatEnvironment environment;
   check_threads(options.n_threads);
   select_kernel_set(options.kernel_set);  // refused before any file is read
   const std::shared_ptr<Model> model(new Model);

@@ -48,7 +48,8 @@ class ScratchPool {
   const kernels::KernelTable& kernels_;
   size_t n_threads_;
   mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<model::Scratch>> free_;
+  mutable std::vector<std::unique_ptr<model::Scratch>> free_;  // capacity n_made_
+  mutable size_t n_made_ = 0;
 };
 
 }  // namespace engine

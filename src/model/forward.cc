@@ -2,6 +2,7 @@
 #include "model/forward.h"
 
 #include "base/check.h"
+#include "base/float_environment.h"
 #include "model/rope.h"
 
 namespace kvfork::model {
@@ -17,6 +18,7 @@ Forward::Forward(const checkpoint::ModelSpec& spec, const Weights& weights, cons
       residual_scale_(static_cast<float>(spec.residual_scale)) {}
 
 void Forward::run(std::span<const Step> steps, float* logits, Scratch& scratch) const {
+  const base::FloatEnvironment environment;
   size_t n_rows = 0;
   scratch.sequences.clear();
   for (const Step& step : steps) {
