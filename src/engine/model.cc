@@ -72,18 +72,6 @@ GenerationDefaults make_defaults(const checkpoint::Checkpoint& checkpoint) {
           .repetition_penalty = generation.repetition_penalty.value_or(1.0)};
 }
 
-// Frequencies that change with the length of the whole timeline would change what is cached, so a timeline ends
-// where they would change.
-size_t longest_timeline(const checkpoint::ModelConfig& config) {
-  size_t longest = config.max_position_embeddings;
-  for (const checkpoint::RotationSpec& rotation : config.spec.rotations) {
-    for (const size_t bound : {rotation.max_length, rotation.switch_length}) {
-      if (bound != 0) longest = std::min(longest, bound);
-    }
-  }
-  return longest;
-}
-
 }  // namespace
 
 namespace engine {
