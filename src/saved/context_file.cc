@@ -67,8 +67,9 @@ void ContextFile::list_units() {
   for (const TensorView& tensor : tensors_.tensors()) header_bytes = std::min(header_bytes, offset_of(tensor));
   units_.push_back({.offset = 0, .n_bytes = static_cast<size_t>(header_bytes), .tensor = nullptr, .row = 0});
   for (const TensorView* tensor : in_order) {
-    const size_t n_rows = tensor->name.starts_with("layers.") && !tensor->shape.empty() ? tensor->shape[0] : 1;
-    if (n_rows > tensor->n_bytes)  // rows without bytes too: each would cost a checksum
+    const bool has_rows = tensor->name.starts_with("layers.") && !tensor->shape.empty();
+    const size_t n_rows = has_rows ? tensor->shape[0] : 1;
+    if (has_rows && n_rows > tensor->n_bytes)  // rows without bytes too: each would cost a checksum
       fail(ErrorCode::Corrupt, "{}: {}: malformed shape", path(), tensor->name);
     const size_t row_bytes = n_rows == 0 ? 0 : tensor->n_bytes / n_rows;
     for (size_t row = 0; row < n_rows; ++row)
