@@ -1,3 +1,5 @@
+// Picks the ids of one answer, one after the other, until something ends it.
+
 #include "engine/answer_builder.h"
 
 #include <algorithm>

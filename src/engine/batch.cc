@@ -1,3 +1,5 @@
+// Answers many requests from one context in shared passes, with at most so many at a time.
+
 #include "kvfork/batch.h"
 
 #include <algorithm>

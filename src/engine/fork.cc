@@ -1,3 +1,5 @@
+// A request's private timeline: appending ids, scoring every position, logits, sealing.
+
 #include "kvfork/fork.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Checks the options of a generation and runs one fork to the end of its answer.
+
 #include "kvfork/generate.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Finds the last place where the latest tokens came before, to guess what follows.
+
 #include "engine/lookup.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Runs rows at the end of a fork and takes back those that did not join it.
+
 #include "engine/rows_on_trial.h"
 
 #include <algorithm>

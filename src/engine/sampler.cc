@@ -1,3 +1,5 @@
+// Penalty, temperature, filters and the seeded draw that turn logits into an id.
+
 #include "engine/sampler.h"
 
 #include <algorithm>

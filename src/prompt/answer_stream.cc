@@ -1,3 +1,5 @@
+// Turns ids into text piece by piece and holds back what may become a stop string.
+
 #include "kvfork/answer_stream.h"
 
 #include <algorithm>

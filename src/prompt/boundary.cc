@@ -1,3 +1,5 @@
+// Compares a context's ids with a request's and words the refusal where the two part.
+
 #include "kvfork/boundary.h"
 
 #include <algorithm>

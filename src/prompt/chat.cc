@@ -1,3 +1,5 @@
+// Reads the chat template and special tokens of a checkpoint, and renders messages with them.
+
 #include "kvfork/chat.h"
 
 #include <algorithm>

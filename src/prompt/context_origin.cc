@@ -1,3 +1,5 @@
+// Compares what a context was rendered from with the text side of the model at hand.
+
 #include "prompt/context_origin.h"
 
 #include "base/error.h"

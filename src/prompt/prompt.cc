@@ -1,3 +1,5 @@
+// Turns text or messages into token ids and reports control tokens that the user's text holds.
+
 #include "kvfork/prompt.h"
 
 #include <algorithm>

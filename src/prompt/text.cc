@@ -1,3 +1,5 @@
+// The public text side of a checkpoint: tokenizer and chat template.
+
 #include "kvfork/text.h"
 
 #include <filesystem>

@@ -1,3 +1,5 @@
+// Says of a config.json, without the weights, whether kvfork runs it.
+
 #include "kvfork/compatibility.h"
 
 #include "checkpoint/config.h"

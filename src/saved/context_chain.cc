@@ -1,3 +1,5 @@
+// Finds and opens the files of a child's parents, up to the one that starts at position 0.
+
 #include "saved/context_chain.h"
 
 #include <algorithm>

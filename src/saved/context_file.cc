@@ -1,3 +1,5 @@
+// Opens a saved context: checks its header and small tensors, maps its keys and values.
+
 #include "saved/context_file.h"
 
 #include <algorithm>

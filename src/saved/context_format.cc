@@ -1,3 +1,5 @@
+// Writes and reads the metadata of a saved context's file.
+
 #include "saved/context_format.h"
 
 #include <array>

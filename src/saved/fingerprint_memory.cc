@@ -1,3 +1,5 @@
+// Remembers the fingerprints of large files in small files of the user's cache.
+
 #include "saved/fingerprint_memory.h"
 
 #include <cstdlib>

@@ -1,3 +1,5 @@
+// Describes a saved context and the chain of its parents without a model.
+
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "kvfork/inspect.h"

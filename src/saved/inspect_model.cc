@@ -1,3 +1,5 @@
+// Describes a checkpoint: what it holds, and whether kvfork can run it.
+
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Runs small fixed inputs through a kernel set and hashes what it computes.
+
 #include "saved/kernel_fingerprint.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// What the checks of verify() share: outcomes, reports and the order in which they run.
+
 #include "verify/checks.h"
 
 #include <fmt/format.h>

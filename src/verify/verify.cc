@@ -1,3 +1,5 @@
+// Runs the checklist, and compares the answers that a check got.
+
 #include "kvfork/verify.h"
 
 #include <algorithm>

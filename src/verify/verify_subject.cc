@@ -1,3 +1,5 @@
+// Hands each step that the checklist exercises on to the library.
+
 #include "verify/verify_subject.h"
 
 #include "kvfork/boundary.h"

@@ -18,7 +18,6 @@ MOST_FUNCTION_LINES = 60
 GENERATED = {"src/jinja/unicode_tables.cc", "src/tokenizer/unicode_tables.cc", "src/tokenizer/unicode_scripts.cc"}
 LONG_FILES = {"src/tokenizer/regex_syntax.cc", "tests/saved/context_file_test.cc", "tests/verify/verify_test.cc"}
 LONG_FUNCTIONS = {"src/hub/http.cc", "src/jinja/evaluation/expressions.cc", "src/jinja/values/printing.cc", "src/tokenizer/pre_tokenizer.cc"}
-WITHOUT_FIRST_LINE = ("src/engine/", "src/prompt/", "src/saved/", "src/verify/")  # until their files have moved
 FIRST_LINE = re.compile(r"// \S.{14,}")
 # A definition as .clang-format lays it out: its head ends in `) {`, its last line is `}` at the same indentation.
 HEAD = re.compile(r"^( *)(?!(?:if|for|while|switch|else|do|catch|return|namespace|try)\b|\} )\S.*\)(?: const| noexcept| override| &&| &| mutable)*(?: ->.*)? \{$")
@@ -58,7 +57,7 @@ def has_reason(lines, at):
 def breaches(path, text):
     """What one file breaks, as messages."""
     lines = text.splitlines()
-    if path.endswith(".cc") and not path.startswith(WITHOUT_FIRST_LINE) and not FIRST_LINE.match(lines[0] if lines else ""):
+    if path.endswith(".cc") and not FIRST_LINE.match(lines[0] if lines else ""):
         yield f"{path}:1: expected a comment that says what the file is for"
     if len(lines) > MOST_LINES and path not in LONG_FILES:
         yield f"{path}: expected at most {MOST_LINES} lines, found {len(lines)}"
