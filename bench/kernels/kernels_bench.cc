@@ -332,7 +332,9 @@ void register_set(const KernelTable& table) {
 }  // namespace kvfork::bench
 
 int main(int argc, char** argv) {
-  for (const auto* table : kvfork::kernels::supported_kernel_sets()) kvfork::bench::register_set(*table);
+  for (const auto* table : kvfork::kernels::supported_kernel_sets()) {
+    if (kvfork::kernels::prepare_kernel_set(*table) == 0) kvfork::bench::register_set(*table);
+  }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();

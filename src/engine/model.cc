@@ -2,7 +2,9 @@
 #include "kvfork/model.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <utility>
 
@@ -37,6 +39,18 @@ std::string names_of(std::span<const kernels::KernelTable* const> sets) {
   return names;
 }
 
+// The set, ready to run. A system that refuses what it needs is an error: another set would give other bits.
+const kernels::KernelTable& prepared(const kernels::KernelTable& set) {
+  const int refusal = kernels::prepare_kernel_set(set);
+  if (refusal == 0) return set;
+  const char* hint = refusal == ENOSPC ? "a signal stack of this process (sigaltstack) is too small for them" : "";
+  base::fail(
+      ErrorCode::Unsupported,
+      "kernel set: the system refuses the tile registers of '{}' to this process: {}{}{}; choose another set, e.g. "
+      "KVFORK_ISA=avx512",
+      set.name, std::strerror(refusal), *hint == 0 ? "" : "; ", hint);
+}
+
 const kernels::KernelTable& select_kernel_set(const std::string& asked) {
   std::string name = asked;
   std::string subject = "kernel set";
@@ -46,9 +60,9 @@ const kernels::KernelTable& select_kernel_set(const std::string& asked) {
     subject = "KVFORK_ISA";
   }
   const auto supported = kernels::supported_kernel_sets();
-  if (name.empty()) return *supported.front();
+  if (name.empty()) return prepared(*supported.front());
   const kernels::KernelTable* table = kernels::find_kernel_set(name);
-  if (table != nullptr) return *table;
+  if (table != nullptr) return prepared(*table);
   const auto built = kernels::built_kernel_sets();
   if (std::find(built.begin(), built.end(), name) != built.end())
     base::fail(ErrorCode::Unsupported, "{}: this machine cannot run '{}'; it runs {}", subject, name,

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 
 namespace kvfork::kernels {
@@ -56,17 +57,10 @@ bool detect_avx512_bf16() {
   return detect_avx512() && cpuid(7).eax >= 1 && all(cpuid(7, 1).eax, bit(5)) && cpuid(0).ebx == auth;
 }
 
-/// Linux keeps the tile registers from a process until it asks, once for all its threads.
-bool tile_permission() {
-  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
-
 bool detect_amx() {
   const uint64_t bf16 = bit(22), tile = bit(24);
   const uint64_t tile_config_and_data = bit(17) | bit(18);
-  return detect_avx512() && all(cpuid(7).edx, bf16 | tile) && all(saved_state(), tile_config_and_data) &&
-         tile_permission();
+  return detect_avx512() && all(cpuid(7).edx, bf16 | tile) && all(saved_state(), tile_config_and_data);
 }
 
 }  // namespace
@@ -89,6 +83,11 @@ bool cpu_runs_avx512_bf16() noexcept {
 bool cpu_runs_amx() noexcept {
   static const bool runs = detect_amx();
   return runs;
+}
+
+int request_tiles() noexcept {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0 ? 0 : errno;
 }
 
 }  // namespace kvfork::kernels

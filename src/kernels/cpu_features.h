@@ -14,7 +14,13 @@ bool cpu_runs_avx512() noexcept;
 /// all that avx512 needs.
 bool cpu_runs_avx512_bf16() noexcept;
 
-/// AMX tiles with bf16 products, and all that avx512 needs. Asks the system for them, on the first call.
+/// AMX tiles with bf16 products, and all that avx512 needs. A process has to ask for them before it runs a tile
+/// instruction: request_tiles.
 bool cpu_runs_amx() noexcept;
+
+/// Asks the operating system for the tile registers, for every thread of the process and for good. 0, or the errno
+/// of a refusal: ENOSPC where a signal stack of some thread is too small for them. Where it grants them, later
+/// signal stacks must have room for them too, so only a process that uses tiles should ask.
+int request_tiles() noexcept;
 
 }  // namespace kvfork::kernels

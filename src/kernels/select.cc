@@ -70,6 +70,10 @@ const KernelTable* find_kernel_set(std::string_view name) noexcept {
   return nullptr;
 }
 
+int prepare_kernel_set(const KernelTable& set) noexcept {
+  return std::string_view(set.name) == "amx" ? request_tiles() : 0;
+}
+
 std::span<const std::string_view> built_kernel_sets() noexcept {
   return kBuiltNames;
 }

@@ -40,6 +40,7 @@ inline std::string set_name(const testing::TestParamInfo<const KernelTable*>& in
 inline auto all_sets() {
   const auto supported = supported_kernel_sets();
   std::vector<const KernelTable*> sets(supported.begin(), supported.end());
+  for (const KernelTable* set : sets) prepare_kernel_set(*set);
 #if defined(KVFORK_HAVE_AMX)
   if (find_kernel_set("avx512")) sets.push_back(&emulated_amx_table());
 #endif

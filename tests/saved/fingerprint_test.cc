@@ -134,6 +134,7 @@ TEST_F(RememberedTest, OnlyOfAFileInExactlyThatState) {
 TEST(KernelFingerprint, IsStableAndTellsSetsApart) {
   std::vector<std::string> seen;
   for (const auto* set : kernels::supported_kernel_sets()) {
+    ASSERT_EQ(kernels::prepare_kernel_set(*set), 0) << set->name;
     const std::string fingerprint = fingerprint_kernels(*set);
     EXPECT_EQ(fingerprint, fingerprint_kernels(*set));
     EXPECT_EQ(std::count(seen.begin(), seen.end(), fingerprint), 0) << set->name;
