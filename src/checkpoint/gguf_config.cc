@@ -50,7 +50,7 @@ class ArchitectureMetadata {
 };
 
 // Numbers that mean a different computation unless they are zero or absent.
-void refuse_effective_fields(const ArchitectureMetadata& metadata) {
+void refuse_effective_fields(const ArchitectureMetadata& metadata, const Family& family) {
   constexpr std::array<std::string_view, 10> kEffective = {"expert_count",
                                                            "attention.sliding_window",
                                                            "attention.clamp_kqv",
@@ -62,6 +62,8 @@ void refuse_effective_fields(const ArchitectureMetadata& metadata) {
                                                            "final_logit_softcapping",
                                                            "attention.max_alibi_bias"};
   for (const std::string_view name : kEffective) {
+    const auto is_read = [&](const GgufField& field) { return field.gguf == name; };
+    if (std::any_of(family.gguf_fields.begin(), family.gguf_fields.end(), is_read)) continue;
     const auto value = metadata.find_number(name);
     if (value && *value != 0)
       fail(ErrorCode::Unsupported, "{}: {}: found {}, which kvfork does not implement", metadata.subject(),
@@ -211,7 +213,7 @@ std::string rope_scaling_json(const RopeScaling& scaling) {
 
 std::string config_json(const GgufFile& file, const Family& family) {
   const ArchitectureMetadata metadata(file);
-  refuse_effective_fields(metadata);
+  refuse_effective_fields(metadata, family);
   const size_t hidden = metadata.get_size("embedding_length");
   const size_t inner = metadata.get_size("feed_forward_length");
   const size_t n_layers = metadata.get_size("block_count");
@@ -229,8 +231,12 @@ std::string config_json(const GgufFile& file, const Family& family) {
   config.add("head_dim", head_dim);
   config.add("vocab_size", read_vocab_size(file, metadata));
   config.add("max_position_embeddings", metadata.get_size("context_length"));
-  if (const auto eps = metadata.find_number("attention.layer_norm_rms_epsilon"))
-    config.add(family.fields.norm_eps, *eps);
+  auto eps = metadata.find_number("attention.layer_norm_rms_epsilon");
+  if (!eps) eps = metadata.find_number("attention.layer_norm_epsilon");
+  if (eps) config.add(family.fields.norm_eps, *eps);
+  for (const GgufField& field : family.gguf_fields) {
+    if (const auto value = metadata.find_number(field.gguf)) config.add(field.config, *value);
+  }
   config.add("rope_theta", theta);
   config.add("rope_scaling",
              std::string_view(rope_scaling_json(read_rope_scaling(file, metadata, head_dim, theta))));

@@ -103,6 +103,12 @@ struct FieldNames {
   std::string_view max_position_embeddings = "max_position_embeddings";
 };
 
+/// A number in a GGUF file's metadata, after the architecture's prefix, and the field of config.json that says the same.
+struct GgufField {
+  std::string_view gguf;
+  std::string_view config;
+};
+
 struct Family {
   std::string_view model_type;         ///< of config.json
   std::string_view class_name;         ///< architectures[0] of config.json
@@ -114,6 +120,7 @@ struct Family {
   std::span<const TensorRow> tensors;
   std::span<const TensorRow> more_tensors;  ///< beside `tensors`, and before them where a role is in both
   bool gguf_permutes_qk = false;            ///< converters interleave the halves of each head's rows of q and k
+  std::span<const GgufField> gguf_fields = {};  ///< read beside those that every family has
   /// Reads what is special to the family and describes the model. Throws Error{Unsupported, Corrupt}.
   void (*describe)(Draft& draft);
 };

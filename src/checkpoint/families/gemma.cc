@@ -28,6 +28,12 @@ constexpr std::array kVaultNorms = {
     TensorRow{Role::MlpNorm, "pre_feedforward_layernorm", "ffn_norm"},
 };
 
+constexpr std::array kGgufFields = {
+    GgufField{"attention.sliding_window", "sliding_window"},
+    GgufField{"attn_logit_softcapping", "attn_logit_softcapping"},
+    GgufField{"final_logit_softcapping", "final_logit_softcapping"},
+};
+
 // Converters to GGUF have added the one already.
 Form gemma_form(Draft& draft) {
   draft.read_attention_bias();
@@ -41,7 +47,12 @@ void describe_gemma(Draft& draft) {
 
 // `every`: of so many layers the last sees all keys.
 void describe_later(Draft& draft, Form form, size_t every) {
-  const double scalar = draft.number("query_pre_attn_scalar", 256);
+  // GGUF files do not say it; llama.cpp tells the 27B models, which have their own, by their number of layers.
+  const ModelConfig& config = draft.config();
+  const bool is_27b = config.num_hidden_layers == 46 || config.num_hidden_layers == 62;
+  const size_t scalar_of_file = is_27b ? config.hidden_size / config.num_attention_heads : config.head_dim;
+  const double scalar = draft.names().is_gguf() ? static_cast<double>(scalar_of_file)
+                                                : draft.number("query_pre_attn_scalar", 256);
   form.score_scale = 1 / std::sqrt(scalar);
   draft.assemble(form);
   draft.set_windows(draft.layer_types(draft.usual_layer_types(every)), draft.size("sliding_window", 4096));
@@ -84,7 +95,7 @@ void describe_gemma3(Draft& draft) {
 const Family kGemma = {
     .model_type = "gemma",
     .class_name = "GemmaForCausalLM",
-    .gguf_architecture = "",
+    .gguf_architecture = "gemma",
     .defaults = {.vocab_size = 256000,
                  .hidden_size = 3072,
                  .intermediate_size = 24576,
@@ -104,7 +115,7 @@ const Family kGemma = {
 const Family kGemma2 = {
     .model_type = "gemma2",
     .class_name = "Gemma2ForCausalLM",
-    .gguf_architecture = "",
+    .gguf_architecture = "gemma2",
     .defaults = {.vocab_size = 256000,
                  .hidden_size = 2304,
                  .intermediate_size = 9216,
@@ -120,13 +131,14 @@ const Family kGemma2 = {
     .fields = {.hidden_act = "hidden_activation"},
     .tensors = llama_tensors(),
     .more_tensors = kNormsAfter,
+    .gguf_fields = kGgufFields,
     .describe = describe_gemma2,
 };
 
 const Family kGemma3 = {
     .model_type = "gemma3_text",
     .class_name = "Gemma3ForCausalLM",
-    .gguf_architecture = "",
+    .gguf_architecture = "gemma3",
     .defaults = {.vocab_size = 262208,
                  .hidden_size = 2304,
                  .intermediate_size = 9216,
@@ -143,6 +155,7 @@ const Family kGemma3 = {
     .fields = {.hidden_act = "hidden_activation"},
     .tensors = llama_tensors(),
     .more_tensors = kGemma3Norms,
+    .gguf_fields = kGgufFields,
     .describe = describe_gemma3,
 };
 
@@ -165,6 +178,7 @@ const Family kVaultGemma = {
     .fields = {.hidden_act = "hidden_activation"},
     .tensors = llama_tensors(),
     .more_tensors = kVaultNorms,
+    .gguf_fields = kGgufFields,
     .describe = describe_gemma2,
 };
 

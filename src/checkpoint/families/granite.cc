@@ -39,6 +39,13 @@ constexpr std::array kHybridBase = {
     TensorRow{Role::Head, "lm_head", "output"},
 };
 
+constexpr std::array kGgufFields = {
+    GgufField{"attention.scale", "attention_multiplier"},
+    GgufField{"embedding_scale", "embedding_multiplier"},
+    GgufField{"residual_scale", "residual_multiplier"},
+    GgufField{"logit_scale", "logits_scaling"},
+};
+
 Form granite_form(Draft& draft) {
   draft.read_attention_bias();
   ModelSpec& spec = draft.spec();
@@ -93,7 +100,7 @@ void describe_hybrid(Draft& draft) {
 const Family kGranite = {
     .model_type = "granite",
     .class_name = "GraniteForCausalLM",
-    .gguf_architecture = "",
+    .gguf_architecture = "granite",
     .defaults = {.vocab_size = 32000,
                  .hidden_size = 4096,
                  .intermediate_size = 11008,
@@ -105,6 +112,7 @@ const Family kGranite = {
                  .eos_token_id = 2},
     .tensors = llama_tensors(),
     .gguf_permutes_qk = true,
+    .gguf_fields = kGgufFields,
     .describe = describe_granite,
 };
 

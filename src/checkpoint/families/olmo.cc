@@ -68,7 +68,7 @@ const Family kOlmo = {
 const Family kOlmo2 = {
     .model_type = "olmo2",
     .class_name = "Olmo2ForCausalLM",
-    .gguf_architecture = "",
+    .gguf_architecture = "olmo2",
     .defaults = {.vocab_size = 50304,
                  .hidden_size = 4096,
                  .intermediate_size = 11008,
