@@ -22,5 +22,6 @@ if(TARGET kvfork_cli)
   install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
   install(FILES ${PROJECT_SOURCE_DIR}/completions/kvfork.bash RENAME kvfork
           DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${PROJECT_SOURCE_DIR}/completions/kvfork.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
   install(FILES ${PROJECT_SOURCE_DIR}/completions/_kvfork DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 endif()

@@ -1,8 +1,8 @@
 # bash completion for kvfork. Commands and options are read from `kvfork --help`, so that they are those of the tool at hand.
 
 _kvfork_values() {
-  # "--dtype TEXT:{float32,bfloat16}=float32" lists what the option takes.
-  kvfork "$1" --help 2>/dev/null | sed -n "s/^  \(-[a-z],\)\{0,1\}$2 [A-Z]*:{\([^}]*\)}.*/\2/p" | tr ',' ' '
+  # "--dtype float32|bfloat16" lists what the option takes.
+  kvfork "$1" --help 2>/dev/null | sed -n "s/^  $2 \([a-z0-9]*|[a-z0-9|]*\).*/\1/p" | tr '|' ' '
 }
 
 _kvfork() {

@@ -80,4 +80,22 @@ struct Snapshot {
 /// next pull goes on from there. The access token appears in no message.
 Snapshot pull(const HubRef& ref, const PullOptions& options = {});
 
+/// A model's folder in the cache.
+struct CachedModel {
+  std::string repo_id;               ///< "ORG/NAME"
+  std::string folder;                ///< holds all of it
+  std::vector<std::string> commits;  ///< with a snapshot
+  uint64_t bytes = 0;                ///< on the disk
+  int64_t modified = 0;              ///< seconds since 1970 of the newest file
+  bool is_complete = true;           ///< no file is half downloaded
+};
+
+/// The models in the cache, by name; none where there is no cache. Throws Error{InvalidArgument} for a malformed
+/// environment variable.
+std::vector<CachedModel> list_cached_models();
+
+/// Deletes a model from the cache, all of its revisions, and returns the bytes that it took. Throws Error{NotFound}
+/// for a model that is not there, {Io} where the system refuses, {InvalidArgument} for what is no Hub id.
+uint64_t remove_cached_model(const std::string& repo_id);
+
 }  // namespace kvfork

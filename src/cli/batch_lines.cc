@@ -208,6 +208,21 @@ class Hash {
   uint64_t state_ = 0xCBF29CE484222325u;
 };
 
+constexpr std::string_view kCheck = ",\"check\":\"";
+
+std::string check_of(std::string_view text) {
+  Hash hash;
+  hash.add(text);
+  return fmt::format("{:016x}", hash.value());
+}
+
+// The object as a line that ends with a hash of what stands before it.
+std::string seal(const Json& object) {
+  std::string line = to_json_text(object);
+  line.pop_back();
+  return fmt::format("{}{}{}\"}}\n", line, kCheck, check_of(line));
+}
+
 }  // namespace
 
 std::vector<std::string_view> split_lines(std::string_view text) {
@@ -269,11 +284,22 @@ std::string format_answer(const Json& id, const Generation& generation, const st
   answer["cached_tokens"] = n_cached_tokens;
   answer["request_tokens"] = n_request_tokens;
   answer["digest"] = digest;
-  return to_json_text(answer) + "\n";
+  return seal(answer);
 }
 
 std::string format_error(const Json& id, std::string_view error) {
   return to_json_text({{"id", id}, {"error", error}}) + "\n";
+}
+
+std::string format_failure(const Json& id, std::string_view error, const std::string& digest) {
+  return seal({{"id", id}, {"error", error}, {"digest", digest}});
+}
+
+bool is_as_written(std::string_view line) {
+  constexpr size_t kTailBytes = kCheck.size() + 16 + 2;
+  if (line.size() < kTailBytes) return false;
+  const std::string_view text = line.substr(0, line.size() - kTailBytes);
+  return line.substr(text.size()) == fmt::format("{}{}\"}}", kCheck, check_of(text));
 }
 
 }  // namespace kvfork::cli

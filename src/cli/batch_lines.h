@@ -35,6 +35,12 @@ std::string make_digest(std::string_view model, std::span<const int32_t> ids, co
 /// An answer as a line, its newline included. The same answer is the same bytes.
 std::string format_answer(const nlohmann::ordered_json& id, const Generation& generation, const std::string& text,
                           size_t n_request_tokens, size_t n_cached_tokens, const std::string& digest);
+/// The error of a line that is no request, or one that is refused before it runs.
 std::string format_error(const nlohmann::ordered_json& id, std::string_view error);
+/// The error of a request that failed while it ran.
+std::string format_failure(const nlohmann::ordered_json& id, std::string_view error, const std::string& digest);
+
+/// Whether a line of format_answer or format_failure, without its newline, is byte for byte as it was written.
+bool is_as_written(std::string_view line);
 
 }  // namespace kvfork::cli

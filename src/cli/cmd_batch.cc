@@ -18,6 +18,7 @@
 #include "cli/batch_lines.h"
 #include "cli/commands.h"
 #include "cli/generation_flags.h"
+#include "cli/help.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/session.h"
@@ -73,6 +74,7 @@ class BatchCommand {
       throw UsageError(fmt::format(
           "--out: expected another file than standard output, which --json writes to, found {}", args_.out));
     const std::string input = read_text(args_.in);
+    expect_json_lines(input);
     open_model();
     out_.emplace(args_.out);
     plan_lines(split_lines(input));
@@ -83,17 +85,27 @@ class BatchCommand {
     out_->sync();
     report(n_finished);
     if (n_errors_ == 0) return 0;
-    print_error(fmt::format("{}: {} of {} lines {} an error", args_.out, n_errors_, lines_.size(),
-                            n_errors_ == 1 ? "has" : "have"));
+    print_error(fmt::format("{}: {} of {} lines {} an error{}", args_.out, n_errors_, lines_.size(),
+                            n_errors_ == 1 ? "has" : "have",
+                            first_error_.empty() ? "" : "; the first is: " + first_error_));
     return 1;
   }
 
  private:
+  // A file of another kind, such as a list of prompts, would give an error for each of its lines.
+  void expect_json_lines(const std::string& input) const {
+    const auto lines = split_lines(input);
+    if (lines.empty() || lines[0].find_first_not_of(" \t\r") == lines[0].find('{')) return;
+    throw UsageError(fmt::format("--in: {}: expected a JSON object in each line, found in line 1: {}", args_.in,
+                                 lines[0].substr(0, 60)));
+  }
+
   void open_model() {
     session_.emplace(args_.model_flags, args_.fixed_part);
     defaults_ = args_.generation.options(session_->model().generation_defaults());
     const Identity& identity = session_->model().identity();
-    identity_ = identity.architecture + identity.config + identity.weights + identity.dtype + identity.kernel_set;
+    identity_ = identity.architecture + identity.config + identity.weights + identity.dtype + identity.kernel_set +
+                identity.kernel_bits + session_->model().text().tokenizer_fingerprint();
   }
 
   // Reads every request, and compares those that are finished with what the output holds.
@@ -134,11 +146,11 @@ class BatchCommand {
     const Json found = Json::parse(text, nullptr, false);
     if (!found.is_object() || !found.contains("id") || found["id"] != line.id) fail_resume(index);
     const bool has_error = found.contains("error");
-    n_errors_ += has_error;
+    if (has_error) count_error(index, found["error"].is_string() ? found["error"].get<std::string>() : "");
     if (!line.error.empty()) {
       if (text + "\n" != format_error(line.id, line.error)) fail_resume(index);
-    } else if (!has_error) {
-      if (!found.contains("digest") || found["digest"] != line.digest) fail_resume(index);
+    } else if (!is_as_written(text) || !found.contains("digest") || found["digest"] != line.digest) {
+      fail_resume(index);
     }
   }
 
@@ -188,7 +200,7 @@ class BatchCommand {
                              [&](size_t place, const BatchAnswer& answer) {
                                ready_[line_of[place]] =
                                    format(lines_[line_of[place]], requests_[place].options, answer);
-                               n_errors_ += answer.error.has_value();
+                               if (answer.error) count_error(line_of[place], answer.error->what());
                                progress.update(++n_done, lines_.size());
                                write_ready();
                              },
@@ -202,10 +214,14 @@ class BatchCommand {
   }
 
   std::string format(const Line& line, const GenerateOptions& options, const BatchAnswer& answer) const {
-    if (answer.error) return format_error(line.id, answer.error->what());
+    if (answer.error) return format_failure(line.id, answer.error->what(), line.digest);
     const std::string text = answer_text(session_->tokenizer(), answer.generation.ids, options.stop);
     return format_answer(line.id, answer.generation, text, line.n_request_tokens, line.n_cached_tokens,
                          line.digest);
+  }
+
+  void count_error(size_t index, const std::string& error) {
+    if (n_errors_++ == 0) first_error_ = fmt::format("line {}: {}", index + 1, error);
   }
 
   // Writes lines as long as the next one is known.
@@ -213,7 +229,7 @@ class BatchCommand {
     for (; next_ < lines_.size(); ++next_) {
       if (!lines_[next_].place) {
         out_->append(format_error(lines_[next_].id, lines_[next_].error));
-        ++n_errors_;
+        count_error(next_, lines_[next_].error);
         continue;
       }
       const auto it = ready_.find(next_);
@@ -252,6 +268,7 @@ class BatchCommand {
   std::map<size_t, std::string> ready_;  // by line: answers that wait for one before them
   size_t next_ = 0;                      // the first line not written
   size_t n_errors_ = 0;
+  std::string first_error_;
   size_t n_tokens_ = 0;
   double seconds_ = 0;
   BatchReport batch_;
@@ -263,12 +280,19 @@ Command add_batch(CLI::App& app) {
   auto args = std::make_shared<Args>();
   args->model_flags.add_to(app);
   args->fixed_part.add_to(app);
-  app.add_option("--in", args->in, "Requests, one JSON object per line; - for standard input")->required();
+  app.add_option("--in", args->in, "Requests, one JSON object per line; - for standard input")
+      ->group(kRequestGroup)
+      ->type_name("FILE")
+      ->required();
   app.add_option("--out", args->out,
                  "Answers, one JSON object per line; a file that holds the first of them is continued")
+      ->group(kRequestGroup)
+      ->type_name("FILE")
       ->required();
   app.add_option("--width", args->batch.max_width,
                  "Requests decoded together, at most; fewer where memory is short")
+      ->group(kRequestGroup)
+      ->type_name("N")
       ->check(CLI::Range(size_t{1}, size_t{512}))
       ->capture_default_str();
   args->generation.add_to(app);

@@ -13,6 +13,7 @@
 #include "base/new_file.h"
 #include "cli/bench_report.h"
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/report_html.h"
@@ -209,17 +210,28 @@ Command add_bench(CLI::App& app) {
   auto args = std::make_shared<Args>();
   args->model_flags.add_to(app);
   args->fixed_part.add_to(app);
-  app.add_option("--prompt", args->prompt, "The request after each prefix")->capture_default_str();
+  app.add_option("--prompt", args->prompt, "The request after each prefix")
+      ->group(kRequestGroup)
+      ->type_name("TEXT")
+      ->capture_default_str();
   app.add_option("--prefix-lengths", args->prefix_lengths,
                  "Tokens of the prefixes to measure, 128,512,1024: the fixed part's, cut or repeated (default: "
-                 "these, 2048 and its own)");
+                 "these, 2048 and its own)")
+      ->group(kRequestGroup)
+      ->type_name("N,N,...");
   app.add_option("--max-new-tokens", args->max_new_tokens, "New tokens per request")
+      ->group(kRequestGroup)
+      ->type_name("N")
       ->check(whole_number(1))
       ->capture_default_str();
   app.add_option("--repeats", args->repeats, "Rounds, of which medians and spread are shown")
+      ->group(kRequestGroup)
+      ->type_name("N")
       ->check(CLI::Range(size_t{1}, size_t{10000}))
       ->capture_default_str();
-  app.add_option("--html", args->html, "Also write a report with plots to this file");
+  app.add_option("--html", args->html, "Also write a report with plots to this file")
+      ->group(kOutputGroup)
+      ->type_name("FILE");
   return [args] { return Bench(*args).run(); };
 }
 

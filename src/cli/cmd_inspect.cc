@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/hub_model.h"
 #include "cli/json_object.h"
 #include "cli/json_parts.h"
@@ -249,13 +250,18 @@ Command add_inspect(CLI::App& app) {
   auto args = std::make_shared<Args>();
   app.add_option("path", args->path,
                  "A directory in Hugging Face layout, a GGUF file, a Hub id, or a saved context")
+      ->group(kRequestGroup)
+      ->type_name("PATH")
       ->required();
   CLI::Option* check =
       app.add_flag("--check", args->check,
-                   "Of a saved context: compare every byte of it and of its ancestors with its checksum");
+                   "Of a saved context: compare every byte of it and of its ancestors with its checksum")
+          ->group(kRequestGroup);
   app.add_option("--parent", args->parent, "With --check: the file of its parent (default: looked for beside it)")
+      ->group(kRequestGroup)
+      ->type_name("FILE")
       ->needs(check);
-  app.add_flag("--json", args->json, "One JSON document on standard output");
+  app.add_flag("--json", args->json, "One JSON document on standard output")->group(kOutputGroup);
   return [args] { return inspect(*args); };
 }
 

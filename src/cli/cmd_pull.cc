@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/hub_model.h"
 #include "cli/output.h"
 #include "kvfork/error.h"
@@ -52,10 +53,15 @@ int run_pull(const Args& args) {
 
 Command add_pull(CLI::App& app) {
   auto args = std::make_shared<Args>();
-  app.add_option("model", args->model, "ORG/NAME or ORG/NAME@REVISION")->required();
-  app.add_option("--gguf", args->gguf, "Fetch this GGUF file of the repository");
-  app.add_flag("--quiet", args->quiet, "No progress");
-  app.add_flag("--json", args->json, "One JSON document on standard output");
+  app.add_option("model", args->model, "ORG/NAME or ORG/NAME@REVISION")
+      ->group(kRequestGroup)
+      ->type_name("MODEL")
+      ->required();
+  app.add_option("--gguf", args->gguf, "Fetch this GGUF file of the repository")
+      ->group(kRequestGroup)
+      ->type_name("FILE");
+  app.add_flag("--quiet", args->quiet, "No progress")->group(kOutputGroup);
+  app.add_flag("--json", args->json, "One JSON document on standard output")->group(kOutputGroup);
   return [args] { return run_pull(*args); };
 }
 

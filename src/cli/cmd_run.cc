@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/generation_flags.h"
+#include "cli/help.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/prompt_flags.h"
@@ -135,8 +136,9 @@ class Run {
 
   void measure_cached(RunAnswer& answer) {
     const Stopwatch watch;
-    double fork_ms = 0;
-    Fork fork = session_.start(answer.request, &fork_ms);
+    Fork fork = session_.fork(answer.request);
+    const double fork_ms = watch.milliseconds();
+    fork.append(answer.request.tail());
     std::optional<double> first;
     double last = 0;
     const Generation generation = generate(fork, options_, [&](int32_t) {
@@ -170,6 +172,8 @@ Command add_run(CLI::App& app) {
   args->prompts.add_to(app, "A request; repeatable (default: one per line of standard input)");
   app.add_option("--benchmark-repeats", args->benchmark_repeats,
                  "Measure each prompt this many times with and without the cache, and show medians")
+      ->group(kOutputGroup)
+      ->type_name("N")
       ->check(CLI::Range(size_t{0}, size_t{10000}))
       ->capture_default_str();
   args->generation.add_to(app);
@@ -177,6 +181,7 @@ Command add_run(CLI::App& app) {
          "--speculate", args->speculate,
          "lookup: guess the next tokens from the text so far and check them in one pass; off: one token per "
          "pass. The answers are the same")
+      ->group(kSamplingGroup)
       ->check(CLI::IsMember({"off", "lookup"}))
       ->capture_default_str();
   return [args] { return Run(*args).run(); };

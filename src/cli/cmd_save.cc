@@ -9,7 +9,9 @@
 
 #include "cli/commands.h"
 #include "cli/fixed_part.h"
+#include "cli/help.h"
 #include "cli/json_parts.h"
+#include "cli/known_contexts.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/stopwatch.h"
@@ -152,6 +154,7 @@ class Save {
                show_bytes(bytes_), show_time(prefill_seconds_ * 1000),
                show_rate(context_->size(), prefill_seconds_ * 1000), show_time(save_seconds_ * 1000));
     print_line("id {}", context_->id());
+    remember_context(args_.out);
     if (names_parent()) print_line("continues {} ({})", args_.fixed_part.load, context_->parent()->id());
   }
 
@@ -171,8 +174,11 @@ Command add_save(CLI::App& app) {
   args->model_flags.add_to(app);
   args->fixed_part.add_to(app, FixedPartFlags::Load::Continues);
   app.add_option("--out", args->out, "The file to write; a file of that name is replaced once the new one is whole")
+      ->group(kOutputGroup)
+      ->type_name("FILE")
       ->required();
-  app.add_flag("--flatten", args->flatten, "With --load: write the whole, not the part after the parent");
+  app.add_flag("--flatten", args->flatten, "With --load: write the whole, not the part after the parent")
+      ->group(kOutputGroup);
   return [args] { return Save(*args).run(); };
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/json_parts.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -250,22 +251,36 @@ class Score {
 Command add_score(CLI::App& app) {
   auto args = std::make_shared<Args>();
   args->model_flags.add_to(app);
-  args->text_option = app.add_option("--text", args->text, "The text (default: standard input)");
-  CLI::Option* messages = app.add_option("--messages", args->messages_file, "JSON file with a message list");
-  args->ids_option = app.add_option("--ids", args->ids, "Token ids, separated by commas");
+  args->text_option = app.add_option("--text", args->text, "The text (default: standard input)")
+                          ->group(kRequestGroup)
+                          ->type_name("TEXT");
+  CLI::Option* messages = app.add_option("--messages", args->messages_file, "JSON file with a message list")
+                              ->group(kRequestGroup)
+                              ->type_name("FILE");
+  args->ids_option = app.add_option("--ids", args->ids, "Token ids, separated by commas")
+                         ->group(kRequestGroup)
+                         ->type_name("N,N,...");
   args->text_option->excludes(messages)->excludes(args->ids_option);
   messages->excludes(args->ids_option);
   args->template_flags.add_to(app);
   app.add_flag("--add-special-tokens", args->add_special_tokens,
-               "Apply the tokenizer's post-processor to plain text");
-  app.add_flag("--no-generation-prompt", args->no_generation_prompt, "Do not open the assistant's turn");
+               "Apply the tokenizer's post-processor to plain text")
+      ->group(kRequestGroup);
+  app.add_flag("--no-generation-prompt", args->no_generation_prompt, "Do not open the assistant's turn")
+      ->group(kRequestGroup);
   args->logits_option =
       app.add_option("--logits", args->logits_file,
-                     "Write float32 logits [n_tokens, vocab_size] and int64 ids to this safetensors file");
+                     "Write float32 logits [n_tokens, vocab_size] and int64 ids to this safetensors file")
+          ->group(kOutputGroup)
+          ->type_name("FILE");
   app.add_option("--chunks", args->chunks,
-                 "Feed the ids in calls of these sizes, e.g. 5,17,100; the rest in one more");
+                 "Feed the ids in calls of these sizes, e.g. 5,17,100; the rest in one more")
+      ->group(kRequestGroup)
+      ->type_name("N,N,...");
   args->fork_option =
       app.add_option("--fork-at", args->fork_at, "Seal the first N tokens as a context and run the rest in a fork")
+          ->group(kRequestGroup)
+          ->type_name("N")
           ->check(whole_number(1));
   return [args] { return Score(*args).run(); };
 }

@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/default_policy.h"
 #include "cli/fixed_part.h"
+#include "cli/help.h"
 #include "cli/hub_model.h"
 #include "cli/json_object.h"
 #include "cli/options.h"
@@ -224,14 +225,23 @@ Command add_tokenize(CLI::App& app) {
   auto args = std::make_shared<Args>();
   app.add_option("--model", args->model,
                  "A directory with tokenizer.json and tokenizer_config.json, a GGUF file, or a Hub id")
+      ->group(kModelGroup)
+      ->type_name("MODEL")
       ->required()
       ->check(not_empty());
-  args->text_option = app.add_option("--text", args->text, "The text (default: standard input)");
-  CLI::Option* messages = app.add_option("--messages", args->messages_file, "JSON file with a message list");
-  args->decode_option = app.add_option("--decode", args->decode, "Token ids to turn back into text");
+  args->text_option = app.add_option("--text", args->text, "The text (default: standard input)")
+                          ->group(kRequestGroup)
+                          ->type_name("TEXT");
+  CLI::Option* messages = app.add_option("--messages", args->messages_file, "JSON file with a message list")
+                              ->group(kRequestGroup)
+                              ->type_name("FILE");
+  args->decode_option = app.add_option("--decode", args->decode, "Token ids to turn back into text")
+                            ->group(kRequestGroup)
+                            ->type_name("N,N,...");
   CLI::Option* jsonl =
       app.add_flag("--jsonl", args->jsonl,
-                   "One request per line of standard input: a string, or an object with text, ids or messages");
+                   "One request per line of standard input: a string, or an object with text, ids or messages")
+          ->group(kRequestGroup);
   args->text_option->excludes(messages)->excludes(args->decode_option)->excludes(jsonl);
   messages->excludes(args->decode_option)->excludes(jsonl);
   args->decode_option->excludes(jsonl);
@@ -239,24 +249,32 @@ Command add_tokenize(CLI::App& app) {
       app.add_option("--boundary", args->boundary,
                      "Show where a context (--context or --messages) ends and requests (--prompt) begin: "
                      "message, probe or longest")
+          ->group(kRequestGroup)
           ->expected(0, 1)
           ->default_str("message")
           ->check(CLI::IsMember({"message", "probe", "longest"}));
   args->context = kDefaultPolicy;
   app.add_option("--context", args->context, "With --boundary: the system message (default: a support policy)")
+      ->group(kRequestGroup)
+      ->type_name("TEXT")
       ->needs(args->boundary_option)
       ->excludes(messages);
   app.add_option("--prompt", args->prompts, "With --boundary: a request; repeatable")
+      ->group(kRequestGroup)
+      ->type_name("TEXT")
       ->needs(args->boundary_option)
       ->allow_extra_args(false);
   args->boundary_option->excludes(args->text_option)->excludes(args->decode_option)->excludes(jsonl);
   args->template_flags.add_to(app);
   app.add_flag("--add-special-tokens", args->add_special_tokens,
-               "Apply the tokenizer's post-processor to plain text");
-  app.add_flag("--no-generation-prompt", args->no_generation_prompt, "Do not open the assistant's turn");
-  app.add_flag("--continue-final-message", args->continue_final_message, "Leave the last message open");
-  app.add_flag("--json", args->json, "{\"ids\", \"pieces\", \"text\"}");
-  app.add_flag("--render", args->render, "Print the rendered text alone");
+               "Apply the tokenizer's post-processor to plain text")
+      ->group(kRequestGroup);
+  app.add_flag("--no-generation-prompt", args->no_generation_prompt, "Do not open the assistant's turn")
+      ->group(kRequestGroup);
+  app.add_flag("--continue-final-message", args->continue_final_message, "Leave the last message open")
+      ->group(kRequestGroup);
+  app.add_flag("--json", args->json, "{\"ids\", \"pieces\", \"text\"}")->group(kOutputGroup);
+  app.add_flag("--render", args->render, "Print the rendered text alone")->group(kOutputGroup);
   return [args] { return Tokenize(*args).run(); };
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/new_file.h"
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/prompt_flags.h"
@@ -79,13 +80,19 @@ Command add_verify(CLI::App& app) {
   args->fixed_part.add_to(app);
   args->prompts.add_to(app, "A request to check with; repeatable (default: a built-in list of several lengths)");
   app.add_option("--max-new-tokens", args->options.max_new_tokens, "New tokens per generation, at most")
+      ->group(kRequestGroup)
+      ->type_name("N")
       ->check(whole_number(1))
       ->capture_default_str();
   app.add_option("--limit-seconds", args->options.limit_seconds,
                  "Fill the model's context limit for real if that takes no longer than this")
+      ->group(kRequestGroup)
+      ->type_name("X")
       ->check(number_between(0, 1e9))
       ->capture_default_str();
-  app.add_option("--junit", args->junit, "Also write the report to this file as JUnit XML");
+  app.add_option("--junit", args->junit, "Also write the report to this file as JUnit XML")
+      ->group(kOutputGroup)
+      ->type_name("FILE");
   return [args] { return run_verify(*args); };
 }
 

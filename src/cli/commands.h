@@ -10,10 +10,13 @@ namespace kvfork::cli {
 /// Runs a parsed command; returns the exit code, or throws kvfork::Error.
 using Command = std::function<int()>;
 
+Command add_ask(CLI::App& app);
 Command add_batch(CLI::App& app);
 Command add_bench(CLI::App& app);
 Command add_inspect(CLI::App& app);
+Command add_list(CLI::App& app);
 Command add_pull(CLI::App& app);
+Command add_rm(CLI::App& app);
 Command add_run(CLI::App& app);
 Command add_save(CLI::App& app);
 Command add_score(CLI::App& app);

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "cli/default_policy.h"
+#include "cli/help.h"
 #include "cli/json_object.h"
 #include "kvfork/error.h"
 
@@ -35,32 +36,46 @@ BoundaryMode parse_boundary_mode(const std::string& name) {
 
 void FixedPartFlags::add_to(CLI::App& app, Load meaning) {
   context_option =
-      app.add_option("--context", context, "The fixed context, a system message (default: a support policy)");
-  context_file_option =
-      app.add_option("--context-file", context_file, "Read the context from a file, - for standard input");
+      app.add_option("--context", context,
+                     "The text of the fixed part, a system message (default: a built-in support policy)")
+          ->group(kFixedPartGroup)
+          ->type_name("TEXT");
+  context_file_option = app.add_option("--context-file", context_file,
+                                       "Read the text of the fixed part from a file; - is standard input")
+                            ->group(kFixedPartGroup)
+                            ->type_name("FILE");
   messages_option =
-      app.add_option("--messages", messages_file, "JSON file with the messages that every request starts with");
+      app.add_option("--messages", messages_file, "JSON file with the messages that every request starts with")
+          ->group(kFixedPartGroup)
+          ->type_name("FILE");
   context_option->excludes(context_file_option)->excludes(messages_option);
   context_file_option->excludes(messages_option);
-  raw_option = app.add_flag("--raw", raw,
-                            "No template: context and prompt are plain text, one after the other (base models)");
+  raw_option =
+      app.add_flag("--raw", raw,
+                   "Use no template: the model sees the context and the prompt as plain text, for base models")
+          ->group(kFixedPartGroup);
   raw_option->excludes(messages_option);
   CLI::Option* special_option = app.add_flag("--add-special-tokens", add_special_tokens,
-                                             "With --raw: apply the tokenizer's post-processor, e.g. a BOS")
+                                             "With --raw: add the special tokens of the tokenizer, such as a BOS")
+                                    ->group(kFixedPartGroup)
                                     ->needs(raw_option);
-  boundary_option =
-      app.add_option(
-             "--boundary", boundary,
-             "Where the context ends: message (after the fixed messages), probe (where requests begin to differ), "
-             "longest (as far as each request agrees)")
-          ->check(CLI::IsMember({"message", "probe", "longest"}))
-          ->capture_default_str();
+  boundary_option = app.add_option("--boundary", boundary,
+                                   "Where the cached context ends: after the fixed messages, where two probe "
+                                   "requests begin to differ, or as far "
+                                   "as each request agrees")
+                        ->group(kFixedPartGroup)
+                        ->check(CLI::IsMember({"message", "probe", "longest"}))
+                        ->capture_default_str();
   template_flags.add_to(app);
   const bool replaces = meaning == Load::Replaces;
   load_option = app.add_option("--load", load,
-                               replaces ? "A context that kvfork save wrote, in place of the options above"
-                                        : "Continue this saved context with the messages or the text given");
-  app.add_option("--parent", parent, "With --load: the file of its parent (default: looked for beside it)")
+                               replaces ? "Open a context that kvfork save wrote, in place of the options above"
+                                        : "Continue this saved context with the messages or the text given")
+                    ->group(kFixedPartGroup)
+                    ->type_name("FILE");
+  app.add_option("--parent", parent, "With --load: the file of the parent (default: kvfork looks beside the child)")
+      ->group(kFixedPartGroup)
+      ->type_name("FILE")
       ->needs(load_option);
   load_option->excludes(raw_option)->excludes(special_option);
   if (replaces)
@@ -81,6 +96,9 @@ FixedPart FixedPartFlags::read() const {
     fixed.messages_json = read_text(messages_file);
   } else {
     const std::string text = read_context_text();
+    if (text.find_first_not_of(" \t\r\n") == std::string::npos)
+      print_warning(fmt::format("{}: the fixed part is {}", *context_file_option ? context_file : "--context",
+                                text.empty() ? "empty" : "blank"));
     fixed = FixedPart::from_system_message(text);
     if (raw) fixed.raw_text = text;
   }

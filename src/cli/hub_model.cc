@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "cli/json_object.h"
+#include "cli/numbers.h"
 #include "cli/output.h"
 #include "kvfork/compatibility.h"
 #include "kvfork/error.h"
@@ -32,6 +33,12 @@ PullDisplay::PullDisplay(Progress::Show show) : show_(progress_bars_disabled() ?
 void PullDisplay::attach(PullOptions& options) {
   options.on_progress = [this](const PullProgress& pulled) {
     if (pulled.total == 0) return;
+    constexpr uint64_t kLargeBytes = uint64_t{100} << 20;
+    if (!is_announced_ && pulled.total - pulled.done >= kLargeBytes) {
+      is_announced_ = true;
+      if (progress_) progress_->erase();
+      print_note("kvfork: downloading {} from the Hub", show_bytes(pulled.total - pulled.done));
+    }
     if (!progress_) progress_.emplace("pull", show_, Progress::Unit::Bytes);
     progress_->set_detail(pulled.file);
     progress_->update(pulled.done, pulled.total);
@@ -65,7 +72,14 @@ LocatedModel locate_model(const std::string& model, Progress::Show show, PullOpt
   std::error_code ignored;
   if (std::filesystem::exists(model, ignored)) return {model, std::nullopt, {}};
   const auto ref = HubRef::parse(model);
-  if (!ref || model.ends_with(".gguf")) {
+  if (ref && model.find('/') == std::string::npos) {
+    throw Error(
+        ErrorCode::NotFound,
+        fmt::format("{0}: expected a directory or a file, found none of that name here; a model of the Hub has "
+                    "the form ORG/NAME",
+                    model));
+  }
+  if (!ref || model.ends_with(".gguf") || model.starts_with('/') || model.starts_with('.')) {
     throw Error(
         ErrorCode::NotFound,
         fmt::format("{}: expected a directory, a GGUF file or a Hub id ORG/NAME[@REVISION], found nothing there",

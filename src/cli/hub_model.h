@@ -35,6 +35,7 @@ class PullDisplay {
 
  private:
   Progress::Show show_;
+  bool is_announced_ = false;         // the size of a large download
   std::optional<Progress> progress_;  // from the first byte on
 };
 

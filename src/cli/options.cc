@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
@@ -15,6 +16,7 @@
 #include <system_error>
 #include <utility>
 
+#include "cli/help.h"
 #include "kvfork/error.h"
 
 namespace kvfork::cli {
@@ -67,6 +69,14 @@ Number parse_number(std::string_view token, const char* option) {
   return value;
 }
 
+std::string why_no_variable(std::string& var) {
+  const size_t equals = var.find('=');
+  if (equals == std::string::npos || equals == 0) return fmt::format("expected NAME=JSON, found '{}'", var);
+  const std::string value = var.substr(equals + 1);
+  if (nlohmann::json::accept(value)) return "";
+  return fmt::format("{}: expected JSON, found '{}'; quote strings: '\"text\"'", var.substr(0, equals), value);
+}
+
 }  // namespace
 
 CLI::Validator whole_number(uint64_t least) {
@@ -74,6 +84,8 @@ CLI::Validator whole_number(uint64_t least) {
     uint64_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     const bool holds = error == std::errc() && end == text.data() + text.size() && value >= least;
+    if (error == std::errc::result_out_of_range)
+      return fmt::format("expected a whole number of at most {}, found '{}'", UINT64_MAX, text);
     return holds ? std::string() : fmt::format("expected a whole number of at least {}, found '{}'", least, text);
   };
   return CLI::Validator(check, "UINT");
@@ -89,6 +101,20 @@ CLI::Validator number_between(double low, double high) {
   return CLI::Validator(check, "FLOAT");
 }
 
+CLI::Validator clock_time() {
+  return CLI::Validator(
+      [](std::string& text) {
+        const auto holds_as = [&](const char* format) {
+          std::tm parsed{};
+          const char* end = ::strptime(text.c_str(), format, &parsed);
+          return end != nullptr && *end == '\0';
+        };
+        const bool holds = holds_as("%Y-%m-%dT%H:%M:%S") || holds_as("%Y-%m-%d %H:%M:%S") || holds_as("%Y-%m-%d");
+        return holds ? std::string() : fmt::format("expected a time as 2031-01-05T06:07:08, found '{}'", text);
+      },
+      "TIME");
+}
+
 CLI::Validator not_empty() {
   return CLI::Validator(
       [](std::string& text) {
@@ -100,16 +126,24 @@ CLI::Validator not_empty() {
 void ModelFlags::add_to(CLI::App& app) {
   app.add_option("--model", model,
                  "A directory in Hugging Face layout, a GGUF file, or a Hub id ORG/NAME[@REVISION]")
+      ->group(kModelGroup)
+      ->type_name("MODEL")
       ->required()
       ->check(not_empty());
-  app.add_option("--gguf", gguf_file, "Of a Hub id: this GGUF file of the repository")->check(not_empty());
-  app.add_option("--dtype", dtype, "float32 or bfloat16: activations and KV cache; weights stay as stored")
+  app.add_option("--gguf", gguf_file, "With a Hub id: the GGUF file of the repository to use")
+      ->group(kModelGroup)
+      ->type_name("FILE")
+      ->check(not_empty());
+  app.add_option("--dtype", dtype, "Type of activations and of the cache; weights stay as they are stored")
+      ->group(kModelGroup)
       ->check(CLI::IsMember({"float32", "bfloat16"}))
       ->capture_default_str();
   app.add_option("--threads", threads, "Threads (default: the cores this process may use)")
+      ->group(kModelGroup)
+      ->type_name("N")
       ->check(CLI::Range(size_t{1}, size_t{1024}));
-  app.add_flag("--quiet", quiet, "No progress");
-  app.add_flag("--json", json, "One JSON document on standard output");
+  app.add_flag("--quiet", quiet, "Print no progress and no report, only the result")->group(kOutputGroup);
+  app.add_flag("--json", json, "Print one JSON document on standard output")->group(kOutputGroup);
 }
 
 ModelOptions ModelFlags::options() const {
@@ -132,14 +166,28 @@ std::shared_ptr<const Model> ModelFlags::open() const {
 }
 
 void TemplateFlags::add_to(CLI::App& app) {
-  app.add_option("--tools", tools_file, "JSON file with the tool definitions");
-  app.add_option("--documents", documents_file, "JSON file with the documents");
-  app.add_option("--var", vars, "Template variable NAME=JSON; repeatable")->allow_extra_args(false);
-  app.add_option("--now", now, "The templates' clock, 2031-01-05T06:07:08 (default: now)");
-  app.add_option("--template", template_name, "A named template of the checkpoint, or a file");
-  app.add_flag(
-      "--literal-user-text", literal_user_text,
-      "Control tokens in messages, prompts and contexts stay plain text; only the template's are read as such");
+  app.add_option("--tools", tools_file, "JSON file with the definitions of tools")
+      ->group(kTemplateGroup)
+      ->type_name("FILE");
+  app.add_option("--documents", documents_file, "JSON file with the documents")
+      ->group(kTemplateGroup)
+      ->type_name("FILE");
+  app.add_option("--var", vars, "A variable of the template, with a JSON value; repeatable")
+      ->check(CLI::Validator(why_no_variable, ""))
+      ->group(kTemplateGroup)
+      ->type_name("NAME=JSON")
+      ->allow_extra_args(false);
+  app.add_option("--now", now, "The clock that the template reads, as 2031-01-05T06:07:08 (default: now)")
+      ->check(clock_time())
+      ->group(kTemplateGroup)
+      ->type_name("TIME");
+  app.add_option("--template", template_name, "A template of the checkpoint by its name, or a file")
+      ->group(kTemplateGroup)
+      ->type_name("NAME");
+  app.add_flag("--literal-user-text", literal_user_text,
+               "Read control tokens in messages, prompts and contexts as plain text; those of the template keep "
+               "their meaning")
+      ->group(kTemplateGroup);
 }
 
 ChatRequest TemplateFlags::request() const {
@@ -148,13 +196,7 @@ ChatRequest TemplateFlags::request() const {
   if (!documents_file.empty()) request.documents_json = read_text(documents_file);
   for (const std::string& var : vars) {
     const size_t equals = var.find('=');
-    if (equals == std::string::npos || equals == 0)
-      throw UsageError(fmt::format("--var: expected NAME=JSON, found '{}'", var));
-    const std::string value = var.substr(equals + 1);
-    if (!nlohmann::json::accept(value))
-      throw UsageError(fmt::format("--var {}: expected JSON, found '{}'; quote strings: '\"text\"'",
-                                   var.substr(0, equals), value));
-    request.vars.emplace_back(var.substr(0, equals), value);
+    request.vars.emplace_back(var.substr(0, equals), var.substr(equals + 1));
   }
   request.now = now.empty() ? frozen_clock() : now;
   return request;

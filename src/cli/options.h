@@ -25,6 +25,9 @@ CLI::Validator whole_number(uint64_t least = 0);
 /// A validator: a number from low to high; not a number is none.
 CLI::Validator number_between(double low, double high);
 
+/// A validator: a time as 2031-01-05T06:07:08.
+CLI::Validator clock_time();
+
 /// A validator: not the empty text.
 CLI::Validator not_empty();
 

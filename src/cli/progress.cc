@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 #include "base/visible_text.h"
@@ -24,7 +26,30 @@ std::string bar(uint64_t done, uint64_t total, size_t width) {
   return fmt::format(" [{:#<{}}{:.<{}}]", "", filled, "", width - filled);
 }
 
+// Columns of the line that stands on the screen; 0: none. One for the process, since a signal handler reads it.
+volatile std::sig_atomic_t drawn_width = 0;
+
+void erase_and_end(int signal) {
+  // Only what may be called in a signal handler.
+  if (drawn_width > 0) {
+    const bool is_plain = is_dumb_terminal();
+    const char* start = is_plain ? "\r" : "\r\033[K";
+    ssize_t ignored = ::write(STDERR_FILENO, start, std::strlen(start));
+    for (int i = 0; is_plain && i < drawn_width; ++i) ignored = ::write(STDERR_FILENO, " ", 1);
+    if (is_plain) ignored = ::write(STDERR_FILENO, "\r", 1);
+    (void)ignored;
+  }
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
 }  // namespace
+
+void erase_progress_on_signals() {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    if (std::signal(signal, erase_and_end) == SIG_IGN) std::signal(signal, SIG_IGN);  // as nohup left it
+  }
+}
 
 Progress::Progress(std::string label, Show show, Unit unit)
     : label_(std::move(label)), shown_(show == Show::Auto && ::isatty(STDERR_FILENO) == 1), unit_(unit) {
@@ -104,22 +129,23 @@ void Progress::draw() {
   const std::string line = cut_to_width(label + text, width);
   const size_t n = display_width(line);
   if (is_dumb_terminal()) {
-    fmt::print(stderr, "\r{}{:{}}", line, "", drawn_width_ > n ? drawn_width_ - n : 0);
+    fmt::print(stderr, "\r{}{:{}}", line, "",
+               static_cast<size_t>(drawn_width) > n ? static_cast<size_t>(drawn_width) - n : 0);
   } else {
     fmt::print(stderr, "\r{}\033[K", line);
   }
   std::fflush(stderr);
-  drawn_width_ = std::max<size_t>(n, 1);
+  drawn_width = static_cast<int>(std::max<size_t>(n, 1));
 }
 
 void Progress::erase() {
-  if (drawn_width_ == 0) return;
+  if (!shown_ || drawn_width == 0) return;
   if (is_dumb_terminal()) {
-    fmt::print(stderr, "\r{:{}}\r", "", drawn_width_);
+    fmt::print(stderr, "\r{:{}}\r", "", static_cast<size_t>(drawn_width));
   } else {
     fmt::print(stderr, "\r\033[K");
   }
-  drawn_width_ = 0;
+  drawn_width = 0;
 }
 
 std::string name_of_path(const std::string& path) {

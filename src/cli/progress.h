@@ -54,8 +54,10 @@ class Progress {
   size_t n_tokens_ = 0;
   Clock::time_point start_ = Clock::now();
   Clock::time_point drawn_{};
-  size_t drawn_width_ = 0;  // 0: nothing on the screen
 };
+
+/// From now on SIGINT and SIGTERM take the progress line away before they end the process.
+void erase_progress_on_signals();
 
 /// The last part of a path.
 std::string name_of_path(const std::string& path);

@@ -4,14 +4,20 @@
 #include <algorithm>
 #include <utility>
 
+#include "cli/help.h"
 #include "cli/options.h"
 
 namespace kvfork::cli {
 
 void PromptFlags::add_to(CLI::App& app, const char* prompt_help) {
-  app.add_option("--prompt", prompts, prompt_help)->allow_extra_args(false);
+  app.add_option("--prompt", prompts, prompt_help)
+      ->group(kRequestGroup)
+      ->type_name("TEXT")
+      ->allow_extra_args(false);
   app.add_option("--prompt-file", files,
                  "A file whose whole text, less one final newline, is a request; repeatable")
+      ->group(kRequestGroup)
+      ->type_name("FILE")
       ->allow_extra_args(false);
 }
 

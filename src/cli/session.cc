@@ -73,13 +73,8 @@ const std::shared_ptr<const Context>& Session::context() {
   return context_;
 }
 
-Fork Session::start(const Request& request, double* fork_ms) {
-  const auto& forked = context();
-  const Stopwatch watch;
-  Fork fork = forked->fork_at(request.n_cached);
-  if (fork_ms != nullptr) *fork_ms = watch.milliseconds();
-  fork.append(std::span(request.ids).subspan(request.n_cached));
-  return fork;
+Fork Session::fork(const Request& request) {
+  return context()->fork_at(request.n_cached);
 }
 
 }  // namespace kvfork::cli

@@ -29,6 +29,7 @@ struct Request {
   std::vector<int32_t> ids;  ///< the context's included
   size_t n_cached = 0;       ///< of those, read from the context
   size_t n_new() const { return ids.size() - n_cached; }
+  std::span<const int32_t> tail() const { return std::span(ids).subspan(n_cached); }
 };
 
 class Session {
@@ -61,8 +62,8 @@ class Session {
   /// The context; the first call prefills it, with progress.
   const std::shared_ptr<const Context>& context();
 
-  /// A fork of the context that holds the request. `fork_ms` takes the time of the fork itself.
-  Fork start(const Request& request, double* fork_ms = nullptr);
+  /// A fork of the context that holds what the request has from it; the caller appends the request's tail.
+  Fork fork(const Request& request);
 
  private:
   void open_model(const ModelFlags& flags);

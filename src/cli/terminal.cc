@@ -35,7 +35,7 @@ size_t terminal_width(int descriptor) {
 
 bool is_dumb_terminal() {
   const char* term = std::getenv("TERM");
-  return term == nullptr || *term == '\0' || std::string_view(term) == "dumb";
+  return term != nullptr && std::string_view(term) == "dumb";
 }
 
 size_t display_width(std::string_view text) {
@@ -60,22 +60,23 @@ std::string cut_to_width(std::string_view text, size_t width) {
   return std::string(text.substr(0, position));
 }
 
-std::string wrap_text(std::string_view text, size_t width, size_t indent) {
-  std::string wrapped;
-  size_t column = 0;
+std::string wrap_text(std::string_view head, std::string_view text, size_t width, size_t indent) {
+  std::string wrapped(head);
+  size_t column = display_width(head);
+  bool is_line_start = true;
   while (!text.empty()) {
     const size_t n = std::min(text.find(' '), text.size());
     const std::string_view word = text.substr(0, n);
     const size_t n_columns = display_width(word);
-    if (column > indent && column + 1 + n_columns > width) {
+    if (!is_line_start && column + 1 + n_columns > width) {
       wrapped += "\n" + std::string(indent, ' ');
       column = indent;
-    } else if (column > 0 && !wrapped.empty() && wrapped.back() != ' ') {
-      wrapped += ' ';
-      ++column;
+      is_line_start = true;
     }
+    if (!is_line_start) wrapped += ' ';
     wrapped += word;
-    column += n_columns;
+    column += n_columns + (is_line_start ? 0 : 1);
+    is_line_start = false;
     text.remove_prefix(std::min(n + 1, text.size()));
   }
   return wrapped;

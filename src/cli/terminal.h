@@ -19,8 +19,8 @@ size_t display_width(std::string_view text);
 /// The start of the text, at most `width` columns.
 std::string cut_to_width(std::string_view text, size_t width);
 
-/// The text in lines of at most `width` columns, broken at spaces; lines after the first begin with `indent`
-/// spaces.
-std::string wrap_text(std::string_view text, size_t width, size_t indent);
+/// `head` and the text after it in lines of at most `width` columns, broken at the spaces of the text; lines after
+/// the first begin with `indent` spaces.
+std::string wrap_text(std::string_view head, std::string_view text, size_t width, size_t indent);
 
 }  // namespace kvfork::cli

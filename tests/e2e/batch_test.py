@@ -131,6 +131,50 @@ class Answers(BatchTest):
         self.assertGreaterEqual(summary["new_tokens"], 2)
 
 
+class Trust(BatchTest):
+    """Output of another run, or changed by hand, is not gone on with."""
+
+    def test_changed_lines_and_other_tokenizers_are_refused(self):
+        model = self.checkpoint()
+        path = self.write("in.jsonl", "".join(json.dumps({"id": i, "prompt": "hello"}) + "\n" for i in range(3)))
+        out = self.new_out()
+        arguments = ("batch", "--model", model, "--in", path, "--out", out, "--max-new-tokens", 4)
+        self.ok(*arguments)
+        whole = out.read_text()
+        lines = whole.splitlines(keepends=True)
+        first = json.loads(lines[0])
+        changes = [lines[0].replace('"id":0', '"id":0.0'), lines[0].replace("\n", "\r\n"), lines[0].replace('"stop":"', '"stop":"x'),
+                   lines[0].replace('"text":"', '"text":"x'), '{"id":0,"error":"x"}\n',
+                   lines[0].replace('"ids":[' + str(first["ids"][0]), '"ids":[' + str(first["ids"][0] + 1)), lines[0].replace(",", ", ", 1)]
+        for changed in changes:
+            self.assertNotEqual(changed, lines[0])
+            out.write_text(changed + lines[1])
+            self.fails(1, *arguments, says="line 1 is not the answer")
+            self.assertEqual(out.read_text().replace("\r", ""), (changed + lines[1]).replace("\r", ""))
+        out.write_text(lines[0])
+        tokenizer = json.loads((model / "tokenizer.json").read_text())
+        tokenizer["decoder"] = {"type": "Fuse"}
+        saved = (model / "tokenizer.json").read_text()
+        (model / "tokenizer.json").write_text(json.dumps(tokenizer))
+        self.fails(1, *arguments, says="line 1 is not the answer")
+        (model / "tokenizer.json").write_text(saved)
+        self.ok(*arguments)
+        self.assertEqual(out.read_text(), whole)
+
+    def test_an_input_of_another_kind_is_refused_before_anything_is_written(self):
+        for content in ("May I return a tent?\n", "[1]\n", '"a"\n', b"\x89PNG\r\n"):
+            path = self.write("questions", content)
+            out = self.new_out()
+            self.fails(2, "batch", "--model", self.model, "--in", path, "--out", out, says=["JSON object", "line 1"])
+            self.assertFalse(out.exists())
+
+    def test_the_first_error_is_shown(self):
+        path = self.write("in.jsonl", '{"id": 1, "prompt": "hello"}\n{"id": 2, "prompt": "a", "temperature": -1}\n')
+        done = self.start("batch", "--model", self.model, "--in", path, "--out", self.new_out(), "--max-new-tokens", 2)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"the first is: line 2: temperature: ", done.stderr)
+
+
 class ProgressBar(BatchTest):
     def on_terminal(self, *more):
         """What a batch of 2000 requests, enough for a second or so, draws where standard error is a terminal."""

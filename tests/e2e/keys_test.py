@@ -1,8 +1,10 @@
 """The keys of every --json document are those that docs/cli.md names, no more and no fewer."""
 
 import json
+import os
 import pathlib
 import re
+import unittest.mock
 
 import cli
 from tiny_checkpoint import TEMPLATE
@@ -43,7 +45,28 @@ class Keys(cli.CliTest):
         return json.loads(done.stdout)
 
     def test_run(self):
-        self.check("run", self.run_json("--prompt", "hello", "--logprobs", "--context", CONTEXT))
+        self.check("run", self.run_json("--prompt", "hello", "--logprobs", "--context", CONTEXT, "--benchmark-repeats", 1))
+
+    def test_ask(self):
+        self.check("ask", self.report(0, "ask", "--model", self.model, "--prompt", "hello", "--logprobs", "--max-new-tokens", 2))
+
+    def test_list(self):
+        saved = self.folder / "listed.kv"
+        hub = self.folder / "hub" / "models--org--tiny" / "snapshots" / ("0" * 40)
+        hub.mkdir(parents=True)
+        (hub / "config.json").write_text("{}")
+        environment = {"HF_HUB_CACHE": str(self.folder / "hub"), "XDG_CACHE_HOME": str(self.folder / "cache")}
+        with unittest.mock.patch.dict(os.environ, environment):
+            self.report(0, "save", "--model", self.model, "--context", CONTEXT, "--out", saved)
+            listed = self.report(0, "list")
+            self.check("list", listed)
+            self.assertEqual([c["file"] for c in listed["contexts"]], [str(saved)])
+            self.assertEqual([m["model"] for m in listed["models"]], ["org/tiny"])
+            self.fails(2, "rm", "org/tiny", says="--yes")
+            self.ok("rm", "org/tiny", saved, "--yes")
+            self.assertEqual(self.report(0, "list"), {"models": [], "contexts": []})
+            self.fails(1, "rm", self.model / "config.json", says="another file")
+            self.assertTrue((self.model / "config.json").exists())
 
     def test_batch(self):
         path = self.write("in.jsonl", '{"id": 1, "prompt": "hello"}\n{}\n')
