@@ -63,6 +63,7 @@ class Save {
     context_ = args_.fixed_part.loads() ? continue_saved() : prefill();
     prefill_seconds_ = watch.seconds();
     save();
+    remember_context(args_.out);
     args_.model_flags.json ? print_json() : print_text();
     return 0;
   }
@@ -154,7 +155,6 @@ class Save {
                show_bytes(bytes_), show_time(prefill_seconds_ * 1000),
                show_rate(context_->size(), prefill_seconds_ * 1000), show_time(save_seconds_ * 1000));
     print_line("id {}", context_->id());
-    remember_context(args_.out);
     if (names_parent()) print_line("continues {} ({})", args_.fixed_part.load, context_->parent()->id());
   }
 
