@@ -68,10 +68,12 @@ void ContextFile::list_units() {
   uint64_t header_bytes = mapped_.bytes().size();
   for (const TensorView& tensor : tensors_.tensors()) header_bytes = std::min(header_bytes, offset_of(tensor));
   units_.push_back({.offset = 0, .n_bytes = static_cast<size_t>(header_bytes), .tensor = nullptr, .row = 0});
+  const size_t n_checksums = get_tensor(kChecksums, DType::U64).n_bytes / sizeof(uint64_t);
   for (const TensorView* tensor : in_order) {
     const bool has_rows = tensor->name.starts_with("layers.") && !tensor->shape.empty();
     const size_t n_rows = has_rows ? tensor->shape[0] : 1;
-    if (has_rows && n_rows > tensor->n_bytes)  // rows without bytes too: each would cost a checksum
+    // Each row has a checksum and bytes, so what a file says costs no more than what it holds.
+    if (has_rows && (n_rows > tensor->n_bytes || n_rows > n_checksums))
       fail(ErrorCode::Corrupt, "{}: {}: malformed shape", path(), tensor->name);
     const size_t row_bytes = n_rows == 0 ? 0 : tensor->n_bytes / n_rows;
     for (size_t row = 0; row < n_rows; ++row)

@@ -54,7 +54,7 @@ class EmptyRows : public testing::Test {
 };
 
 TEST_F(EmptyRows, AreRefusedBeforeTheyCost) {
-  for (const char* shape : {"[4294967296,0,4,10,16]", "[68719476736,0]", "[1,0]", "[3,0,4,10,16]"}) {
+  for (const char* shape : {"[4294967296,0,4,10,16]", "[68719476736,0]", "[1,0]", "[3,0,4,10,16]", "[18446744073709551615,0]"}) {
     const std::string path = write_file(shape);
     const auto start = std::chrono::steady_clock::now();
     try {
