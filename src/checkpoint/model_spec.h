@@ -68,7 +68,6 @@ struct RotationSpec {
   /// The frequencies of a timeline longer than `switch_length`; empty: there is no switch.
   std::vector<float> long_inverse_frequencies;
   size_t switch_length = 0;
-  size_t max_length = 0;    ///< a longer timeline has no fixed frequencies and is refused; 0: no bound
   float factor = 1;         ///< multiplies sine and cosine
   bool neighbours = false;  ///< pairs are (2i, 2i + 1) instead of (i, i + n)
 

@@ -220,7 +220,7 @@ RopeSettings read_rope(const JsonFields& fields, const RopeSettings& defaults, s
   return settings;
 }
 
-RotationSpec make_rotation(double theta, const RopeScaling& scaling, size_t dim, size_t max_position_embeddings) {
+RotationSpec make_rotation(double theta, const RopeScaling& scaling, size_t dim) {
   RotationSpec rotation;
   rotation.inverse_frequencies = plain_frequencies(theta, dim);
   switch (scaling.kind) {
@@ -239,7 +239,6 @@ RotationSpec make_rotation(double theta, const RopeScaling& scaling, size_t dim,
       scale_long(theta, scaling, dim, rotation);
       break;
     case RopeScaling::Kind::Dynamic:
-      rotation.max_length = max_position_embeddings;
       if (scaling.alpha != 0) {
         const auto n = static_cast<double>(dim);
         rotation.inverse_frequencies = plain_frequencies(theta * std::pow(scaling.alpha, n / (n - 2)), dim);

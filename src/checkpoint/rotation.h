@@ -27,8 +27,7 @@ struct RopeSettings {
 RopeSettings read_rope(const JsonFields& fields, const RopeSettings& defaults, size_t max_position_embeddings,
                        std::string_view layer_type = "full_attention");
 
-/// The rotation of heads of which `dim` components turn, in a model of `max_position_embeddings`.
-RotationSpec make_rotation(double theta, const RopeScaling& scaling, size_t dim,
-                           size_t max_position_embeddings = 0);
+/// The rotation of heads of which `dim` components turn.
+RotationSpec make_rotation(double theta, const RopeScaling& scaling, size_t dim);
 
 }  // namespace kvfork::checkpoint

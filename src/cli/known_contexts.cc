@@ -2,11 +2,11 @@
 #include "cli/known_contexts.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 
+#include "base/cache_folder.h"
 #include "base/new_file.h"
 
 namespace kvfork::cli {
@@ -17,11 +17,9 @@ namespace fs = std::filesystem;
 constexpr size_t kMostRemembered = 1000;
 
 std::optional<fs::path> list_path() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache == '/')
-    return fs::path(cache) / "kvfork" / "contexts";
-  const char* home = std::getenv("HOME");
-  if (home == nullptr || *home != '/') return std::nullopt;
-  return fs::path(home) / ".cache" / "kvfork" / "contexts";
+  auto path = base::cache_folder();
+  if (path) *path /= "contexts";
+  return path;
 }
 
 }  // namespace

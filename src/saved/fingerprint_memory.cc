@@ -2,12 +2,12 @@
 
 #include "saved/fingerprint_memory.h"
 
-#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <optional>
 #include <string_view>
 
+#include "base/cache_folder.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "base/new_file.h"
@@ -23,11 +23,9 @@ constexpr size_t kMaxEntryBytes = 4096;
 constexpr int64_t kSettledNs = 3'000'000'000;
 
 std::optional<fs::path> directory() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && fs::path(cache).is_absolute()) return fs::path(cache) / "kvfork" / "fingerprints";
-  const char* home = std::getenv("HOME");
-  if (home != nullptr && fs::path(home).is_absolute()) return fs::path(home) / ".cache" / "kvfork" / "fingerprints";
-  return std::nullopt;
+  auto path = base::cache_folder();
+  if (path) *path /= "fingerprints";
+  return path;
 }
 
 std::string name_of(const base::FileStamp& stamp) {

@@ -22,11 +22,6 @@ constexpr std::array kTensors = {
     TensorRow{Role::Head, "lm_head", "output"},
 };
 
-constexpr std::array kHeadNorms = {
-    TensorRow{Role::QNorm, "self_attn.q_norm", "attn_q_norm"},
-    TensorRow{Role::KNorm, "self_attn.k_norm", "attn_k_norm"},
-};
-
 Form cohere_form(Draft& draft) {
   draft.read_attention_bias();
   draft.spec().logit_scale = draft.number("logit_scale", 0.0625);
@@ -37,7 +32,7 @@ Form cohere_form(Draft& draft) {
 }
 
 void describe_cohere(Draft& draft) {
-  if (draft.flag("use_qk_norm", false)) draft.set_more_tensors(kHeadNorms);
+  if (draft.flag("use_qk_norm", false)) draft.add_tensors(head_norm_tensors());
   draft.assemble(cohere_form(draft));
 }
 
@@ -46,10 +41,7 @@ void describe_cohere2(Draft& draft) {
   draft.assemble(form);
   const size_t every = draft.size("sliding_window_pattern", draft.size("_sliding_window_pattern", 4));
   draft.set_windows(draft.layer_types(draft.usual_layer_types(every)), draft.size("sliding_window", 4096));
-  const size_t none = draft.add_no_rotation();  // of layers that see all keys
-  for (LayerSpec& layer : draft.spec().layers) {
-    if (layer.attention.window == 0) layer.attention.rotation = none;
-  }
+  draft.stop_rotation_of_full_layers();
 }
 
 }  // namespace

@@ -1,31 +1,13 @@
 // dots.llm1: heads of q and k normalized, a mixture chosen by sigmoid scores, windows. Defaults:
 // configuration_dots1.py of Transformers 4.57.3.
-#include <array>
-
 #include "checkpoint/families/draft.h"
 #include "checkpoint/families/family.h"
 
 namespace kvfork::checkpoint {
 namespace {
 
-constexpr std::array kMore = {
-    TensorRow{Role::QNorm, "self_attn.q_norm", "attn_q_norm"},
-    TensorRow{Role::KNorm, "self_attn.k_norm", "attn_k_norm"},
-    TensorRow{Role::Router, "mlp.gate", "ffn_gate_inp"},
-    TensorRow{Role::ExpertGate, "mlp.experts.{}.gate_proj", ""},
-    TensorRow{Role::ExpertUp, "mlp.experts.{}.up_proj", ""},
-    TensorRow{Role::ExpertDown, "mlp.experts.{}.down_proj", ""},
-    TensorRow{Role::ExpertsGateUp, "mlp.experts.gate_up_proj", "", Bias::Never, true},
-    TensorRow{Role::ExpertsDown, "mlp.experts.down_proj", "ffn_down_exps", Bias::Never, true},
-    TensorRow{Role::ExpertsGate, "", "ffn_gate_exps"},
-    TensorRow{Role::ExpertsUp, "", "ffn_up_exps"},
-    TensorRow{Role::RouterCorrection, "mlp.gate.e_score_correction_bias", "exp_probs_b.bias", Bias::Never, true},
-    TensorRow{Role::SharedGate, "mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
-    TensorRow{Role::SharedUp, "mlp.shared_experts.up_proj", "ffn_up_shexp"},
-    TensorRow{Role::SharedDown, "mlp.shared_experts.down_proj", "ffn_down_shexp"},
-};
-
 void describe(Draft& draft) {
+  draft.add_tensors(head_norm_tensors());
   draft.read_attention_bias();
   Form form;
   draft.read_corrected_experts(form, 0, 1408, 0, 0, false);
@@ -50,7 +32,8 @@ const Family kDots1 = {
                  .num_key_value_heads = 32,
                  .max_position_embeddings = 2048},
     .tensors = llama_tensors(),
-    .more_tensors = kMore,
+    .more_tensors = corrected_expert_tensors(),
+    .experts = expert_tensors(),
     .describe = describe,
 };
 

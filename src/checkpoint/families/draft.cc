@@ -31,7 +31,7 @@ Draft::Draft(const Family& family, const JsonFields& fields, const TensorNames& 
       fields_(fields),
       names_(names),
       config_(config),
-      more_tensors_(family.more_tensors),
+      tables_{family.more_tensors, family.experts, family.tensors},
       prefix_(family.prefix) {
   if (names.is_gguf()) return;
   // A base model's names lack the prefix, and a text model inside of another has a longer one.
@@ -107,6 +107,29 @@ void Draft::set_windows(const std::vector<std::string>& layer_types, size_t wind
   }
 }
 
+void Draft::set_window(size_t window) {
+  for (LayerSpec& layer : spec().layers) layer.attention.window = window;
+}
+
+void Draft::rotate_windows_by(const RopeSettings& settings, const Form& form) {
+  const size_t rotation = add_rotation(settings, form);
+  for (LayerSpec& layer : spec().layers) {
+    if (layer.attention.window != 0) layer.attention.rotation = rotation;
+  }
+}
+
+void Draft::stop_rotation_of_full_layers() {
+  const size_t none = add_no_rotation();
+  for (LayerSpec& layer : spec().layers) {
+    if (layer.attention.window == 0) layer.attention.rotation = none;
+  }
+}
+
+void Draft::stop_rotation() {
+  const size_t none = add_no_rotation();
+  for (LayerSpec& layer : spec().layers) layer.attention.rotation = none;
+}
+
 size_t Draft::switched_window() const {
   const size_t window = size("sliding_window", fields_.has("sliding_window") ? 0 : 4096);
   return flag("use_sliding_window", false) ? window : 0;
@@ -121,7 +144,7 @@ void Draft::set_switched_windows() {
 }
 
 const TensorRow* Draft::find_row(Role role) const {
-  for (const auto table : {more_tensors_, family_.tensors}) {
+  for (const auto& table : tables_) {
     for (const TensorRow& row : table) {
       if (row.role == role && !(names_.is_gguf() ? row.gguf : row.hf).empty()) return &row;
     }
@@ -298,7 +321,7 @@ RotationSpec Draft::rotation(const RopeSettings& settings, const Form& form) con
          "{}: partial_rotary_factor: expected a part of head_dim ({}) that is an even number of components, found "
          "{}",
          fields_.subject(), config_.head_dim, part);
-  RotationSpec rotation = make_rotation(settings.theta, settings.scaling, dim, config_.max_position_embeddings);
+  RotationSpec rotation = make_rotation(settings.theta, settings.scaling, dim);
   rotation.neighbours = form.rotates_neighbours;
   return rotation;
 }

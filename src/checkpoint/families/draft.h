@@ -71,17 +71,24 @@ class Draft {
 
   /// After assemble: layers of type sliding_attention see `window` keys.
   void set_windows(const std::vector<std::string>& layer_types, size_t window);
+  /// After assemble: every layer sees `window` keys; 0: all.
+  void set_window(size_t window);
+  /// After assemble: layers with a window turn by another rotation.
+  void rotate_windows_by(const RopeSettings& settings, const Form& form);
+  /// After assemble: layers that see all keys, or all layers, do not rotate.
+  void stop_rotation_of_full_layers();
+  void stop_rotation();
   /// sliding_window where use_sliding_window switches it on, else 0.
   size_t switched_window() const;
   /// The same window by layer_types, or from layer max_window_layers on (Qwen2 and Qwen3).
   void set_switched_windows();
-  /// Before assemble: other rows beside the family's table.
-  void set_more_tensors(std::span<const TensorRow> rows) noexcept { more_tensors_ = rows; }
+  /// Before assemble: rows beside the family's own.
+  void add_tensors(std::span<const TensorRow> rows) { tables_.push_back(rows); }
   /// Experts chosen by sigmoid scores with a correction, in layers from first_k_dense_replace on (DeepSeek's form
   /// without latent attention). The numbers are the family's defaults.
   void read_corrected_experts(Form& form, size_t n_experts, size_t inner, size_t top_k, size_t n_shared,
                               bool is_normed);
-  /// After assemble: another rotation, to which layers may be switched. Returns its index.
+  /// A rotation to which layers may be switched, or none at all. Returns its index.
   size_t add_rotation(const RopeSettings& settings, const Form& form);
   size_t add_no_rotation();
 
@@ -110,10 +117,10 @@ class Draft {
   const JsonFields& fields_;
   const TensorNames& names_;
   ModelConfig& config_;
-  std::span<const TensorRow> more_tensors_;
-  std::string prefix_;       // of every tensor but the head
-  std::string head_prefix_;  // of the head
-  size_t expert_ = 0;        // stands for {} in the names of an expert's tensors
+  std::vector<std::span<const TensorRow>> tables_;  // the first that has a role counts
+  std::string prefix_;                              // of every tensor but the head
+  std::string head_prefix_;                         // of the head
+  size_t expert_ = 0;                               // stands for {} in the names of an expert's tensors
 };
 
 }  // namespace kvfork::checkpoint

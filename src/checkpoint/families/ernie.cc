@@ -10,14 +10,6 @@ namespace kvfork::checkpoint {
 namespace {
 
 constexpr std::array kMore = {
-    TensorRow{Role::Router, "mlp.gate", "ffn_gate_inp"},
-    TensorRow{Role::ExpertGate, "mlp.experts.{}.gate_proj", ""},
-    TensorRow{Role::ExpertUp, "mlp.experts.{}.up_proj", ""},
-    TensorRow{Role::ExpertDown, "mlp.experts.{}.down_proj", ""},
-    TensorRow{Role::ExpertsGateUp, "mlp.experts.gate_up_proj", "", Bias::Never, true},
-    TensorRow{Role::ExpertsDown, "mlp.experts.down_proj", "ffn_down_exps", Bias::Never, true},
-    TensorRow{Role::ExpertsGate, "", "ffn_gate_exps"},
-    TensorRow{Role::ExpertsUp, "", "ffn_up_exps"},
     TensorRow{Role::RouterCorrectionRow, "mlp.moe_statics.e_score_correction_bias", "exp_probs_b.bias", Bias::Never,
               true},
     TensorRow{Role::SharedGate, "mlp.shared_experts.gate_proj", "ffn_gate_shexp", Bias::Mlp},
@@ -96,6 +88,7 @@ const Family kErnieMoe = {
                  .eos_token_id = 2},
     .tensors = llama_tensors(),
     .more_tensors = kMore,
+    .experts = expert_tensors(),
     .gguf_permutes_qk = true,
     .describe = describe_moe,
 };

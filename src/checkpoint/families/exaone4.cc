@@ -34,11 +34,7 @@ void describe(Draft& draft) {
   const bool is_word = pattern && pattern->get(word) == simdjson::SUCCESS;
   const size_t every = window == 0 ? 0 : is_word ? word.size() : draft.size("sliding_window_pattern", 4);
   draft.set_windows(draft.layer_types(draft.usual_layer_types(every)), window);
-  if (window == 0) return;
-  const size_t none = draft.add_no_rotation();
-  for (LayerSpec& layer : draft.spec().layers) {
-    if (layer.attention.window == 0) layer.attention.rotation = none;
-  }
+  if (window != 0) draft.stop_rotation_of_full_layers();
 }
 
 }  // namespace

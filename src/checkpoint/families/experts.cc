@@ -1,9 +1,29 @@
 // How a mixture's tensors, one by one or stacked, become an ExpertsSpec.
+#include <array>
+
 #include "checkpoint/activation.h"
 #include "checkpoint/families/draft.h"
 
 namespace kvfork::checkpoint {
 namespace {
+
+constexpr std::array kExperts = {
+    TensorRow{Role::Router, "mlp.gate", "ffn_gate_inp"},
+    TensorRow{Role::ExpertGate, "mlp.experts.{}.gate_proj", ""},
+    TensorRow{Role::ExpertUp, "mlp.experts.{}.up_proj", ""},
+    TensorRow{Role::ExpertDown, "mlp.experts.{}.down_proj", ""},
+    TensorRow{Role::ExpertsGateUp, "mlp.experts.gate_up_proj", "", Bias::Never, true},
+    TensorRow{Role::ExpertsDown, "mlp.experts.down_proj", "ffn_down_exps", Bias::Never, true},
+    TensorRow{Role::ExpertsGate, "", "ffn_gate_exps"},
+    TensorRow{Role::ExpertsUp, "", "ffn_up_exps"},
+};
+
+constexpr std::array kCorrectedExperts = {
+    TensorRow{Role::RouterCorrection, "mlp.gate.e_score_correction_bias", "exp_probs_b.bias", Bias::Never, true},
+    TensorRow{Role::SharedGate, "mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
+    TensorRow{Role::SharedUp, "mlp.shared_experts.up_proj", "ffn_up_shexp"},
+    TensorRow{Role::SharedDown, "mlp.shared_experts.down_proj", "ffn_down_shexp"},
+};
 
 // Expert `expert` of a tensor that holds all of them below each other, each `stride` rows.
 MatrixSpec part_of(const MatrixSpec& all, size_t expert, size_t stride, size_t first, size_t n_features) {
@@ -14,6 +34,14 @@ MatrixSpec part_of(const MatrixSpec& all, size_t expert, size_t stride, size_t f
 }
 
 }  // namespace
+
+std::span<const TensorRow> expert_tensors() noexcept {
+  return kExperts;
+}
+
+std::span<const TensorRow> corrected_expert_tensors() noexcept {
+  return kCorrectedExperts;
+}
 
 MlpSpec Draft::shared_mlp(size_t layer, const Form& form) {
   const size_t hidden = config_.hidden_size, inner = form.shared_inner;

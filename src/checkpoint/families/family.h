@@ -74,6 +74,12 @@ std::span<const TensorRow> llama_tensors() noexcept;
 /// Norms of q and k by the names that most families give them.
 std::span<const TensorRow> head_norm_tensors() noexcept;
 
+/// Router and experts by the names that most mixtures give them, one by one or stacked.
+std::span<const TensorRow> expert_tensors() noexcept;
+
+/// The correction of a sigmoid router and the shared expert, by the names of DeepSeek's form.
+std::span<const TensorRow> corrected_expert_tensors() noexcept;
+
 /// What Transformers takes for fields that a config.json leaves out.
 struct ConfigDefaults {
   size_t vocab_size = 0;
@@ -103,7 +109,8 @@ struct FieldNames {
   std::string_view max_position_embeddings = "max_position_embeddings";
 };
 
-/// A number in a GGUF file's metadata, after the architecture's prefix, and the field of config.json that says the same.
+/// A number in a GGUF file's metadata, after the architecture's prefix, and the field of config.json that says the
+/// same.
 struct GgufField {
   std::string_view gguf;
   std::string_view config;
@@ -118,8 +125,9 @@ struct Family {
   std::string_view prefix = "model.";  ///< of every tensor but the head
   std::string_view layer_prefix = "layers.";
   std::span<const TensorRow> tensors;
-  std::span<const TensorRow> more_tensors;  ///< beside `tensors`, and before them where a role is in both
-  bool gguf_permutes_qk = false;            ///< converters interleave the halves of each head's rows of q and k
+  std::span<const TensorRow> more_tensors;      ///< beside `tensors`, and before them where a role is in both
+  std::span<const TensorRow> experts;           ///< of a mixture, after more_tensors where a role is in both
+  bool gguf_permutes_qk = false;                ///< converters interleave the halves of each head's rows of q and k
   std::span<const GgufField> gguf_fields = {};  ///< read beside those that every family has
   /// Reads what is special to the family and describes the model. Throws Error{Unsupported, Corrupt}.
   void (*describe)(Draft& draft);

@@ -51,8 +51,8 @@ void describe_later(Draft& draft, Form form, size_t every) {
   const ModelConfig& config = draft.config();
   const bool is_27b = config.num_hidden_layers == 46 || config.num_hidden_layers == 62;
   const size_t scalar_of_file = is_27b ? config.hidden_size / config.num_attention_heads : config.head_dim;
-  const double scalar = draft.names().is_gguf() ? static_cast<double>(scalar_of_file)
-                                                : draft.number("query_pre_attn_scalar", 256);
+  const double scalar =
+      draft.names().is_gguf() ? static_cast<double>(scalar_of_file) : draft.number("query_pre_attn_scalar", 256);
   form.score_scale = 1 / std::sqrt(scalar);
   draft.assemble(form);
   draft.set_windows(draft.layer_types(draft.usual_layer_types(every)), draft.size("sliding_window", 4096));
@@ -84,10 +84,7 @@ void describe_gemma3(Draft& draft) {
       is_by_layer ? read_rope(draft.fields(), {.theta = 10000, .scaling = {}, .partial_rotary_factor = {}},
                               draft.config().max_position_embeddings, "sliding_attention")
                   : RopeSettings{local_theta, {}, {}};
-  const size_t rotation = draft.add_rotation(local, form);
-  for (LayerSpec& layer : draft.spec().layers) {
-    if (layer.attention.window != 0) layer.attention.rotation = rotation;
-  }
+  draft.rotate_windows_by(local, form);
 }
 
 }  // namespace

@@ -31,38 +31,6 @@ constexpr std::array kTensors = {
     TensorRow{Role::Head, "lm_head", "output"},
 };
 
-constexpr std::array kMoe = {
-    TensorRow{Role::Router, "mlp.gate", "ffn_gate_inp"},
-    TensorRow{Role::ExpertGate, "mlp.experts.{}.gate_proj", ""},
-    TensorRow{Role::ExpertUp, "mlp.experts.{}.up_proj", ""},
-    TensorRow{Role::ExpertDown, "mlp.experts.{}.down_proj", ""},
-    TensorRow{Role::ExpertsGateUp, "mlp.experts.gate_up_proj", "", Bias::Never, true},
-    TensorRow{Role::ExpertsDown, "mlp.experts.down_proj", "ffn_down_exps", Bias::Never, true},
-    TensorRow{Role::ExpertsGate, "", "ffn_gate_exps"},
-    TensorRow{Role::ExpertsUp, "", "ffn_up_exps"},
-    TensorRow{Role::RouterCorrection, "mlp.gate.e_score_correction_bias", "exp_probs_b.bias", Bias::Never, true},
-    TensorRow{Role::SharedGate, "mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
-    TensorRow{Role::SharedUp, "mlp.shared_experts.up_proj", "ffn_up_shexp"},
-    TensorRow{Role::SharedDown, "mlp.shared_experts.down_proj", "ffn_down_shexp"},
-};
-
-constexpr std::array kMoeNormed = {
-    TensorRow{Role::QNorm, "self_attn.q_norm", "attn_q_norm"},
-    TensorRow{Role::KNorm, "self_attn.k_norm", "attn_k_norm"},
-    TensorRow{Role::Router, "mlp.gate", "ffn_gate_inp"},
-    TensorRow{Role::ExpertGate, "mlp.experts.{}.gate_proj", ""},
-    TensorRow{Role::ExpertUp, "mlp.experts.{}.up_proj", ""},
-    TensorRow{Role::ExpertDown, "mlp.experts.{}.down_proj", ""},
-    TensorRow{Role::ExpertsGateUp, "mlp.experts.gate_up_proj", "", Bias::Never, true},
-    TensorRow{Role::ExpertsDown, "mlp.experts.down_proj", "ffn_down_exps", Bias::Never, true},
-    TensorRow{Role::ExpertsGate, "", "ffn_gate_exps"},
-    TensorRow{Role::ExpertsUp, "", "ffn_up_exps"},
-    TensorRow{Role::RouterCorrection, "mlp.gate.e_score_correction_bias", "exp_probs_b.bias", Bias::Never, true},
-    TensorRow{Role::SharedGate, "mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
-    TensorRow{Role::SharedUp, "mlp.shared_experts.up_proj", "ffn_up_shexp"},
-    TensorRow{Role::SharedDown, "mlp.shared_experts.down_proj", "ffn_down_shexp"},
-};
-
 // Only q, k and v have biases.
 void read_input_bias(Draft& draft, bool absent) {
   draft.read_attention_bias(absent);
@@ -76,7 +44,7 @@ void describe_glm(Draft& draft) {
 
 void describe_moe(Draft& draft) {
   read_input_bias(draft, false);
-  draft.set_more_tensors(draft.flag("use_qk_norm", false) ? std::span<const TensorRow>(kMoeNormed) : kMoe);
+  if (draft.flag("use_qk_norm", false)) draft.add_tensors(head_norm_tensors());
   Form form{.partial_rotary_factor = 0.5};
   draft.read_corrected_experts(form, 128, 1408, 8, 1, true);
   draft.spec().has_draft_layers = true;
@@ -134,7 +102,8 @@ const Family kGlm4Moe = {
                  .max_position_embeddings = 131072,
                  .rms_norm_eps = 1e-5},
     .tensors = llama_tensors(),
-    .more_tensors = kMoe,
+    .more_tensors = corrected_expert_tensors(),
+    .experts = expert_tensors(),
     .describe = describe_moe,
 };
 

@@ -90,9 +90,7 @@ void describe_hybrid(Draft& draft) {
   form.shared_inner = n_experts != 0 ? shared : 0;
   draft.config().intermediate_size = shared;
   draft.assemble(form);
-  if (draft.fields().find_string("position_embedding_type").value_or("") == "rope") return;
-  const size_t none = draft.add_no_rotation();
-  for (LayerSpec& layer : draft.spec().layers) layer.attention.rotation = none;
+  if (draft.fields().find_string("position_embedding_type").value_or("") != "rope") draft.stop_rotation();
 }
 
 }  // namespace

@@ -8,22 +8,13 @@
 namespace kvfork::checkpoint {
 namespace {
 
-constexpr std::array kDense = {
+constexpr std::array kHeadNorms = {
     TensorRow{Role::QNorm, "self_attn.query_layernorm", "attn_q_norm"},
     TensorRow{Role::KNorm, "self_attn.key_layernorm", "attn_k_norm"},
 };
 
 constexpr std::array kMoe = {
-    TensorRow{Role::QNorm, "self_attn.query_layernorm", "attn_q_norm"},
-    TensorRow{Role::KNorm, "self_attn.key_layernorm", "attn_k_norm"},
     TensorRow{Role::Router, "mlp.gate.wg", "ffn_gate_inp"},
-    TensorRow{Role::ExpertGate, "mlp.experts.{}.gate_proj", ""},
-    TensorRow{Role::ExpertUp, "mlp.experts.{}.up_proj", ""},
-    TensorRow{Role::ExpertDown, "mlp.experts.{}.down_proj", ""},
-    TensorRow{Role::ExpertsGateUp, "mlp.experts.gate_up_proj", "", Bias::Never, true},
-    TensorRow{Role::ExpertsDown, "mlp.experts.down_proj", "ffn_down_exps", Bias::Never, true},
-    TensorRow{Role::ExpertsGate, "", "ffn_gate_exps"},
-    TensorRow{Role::ExpertsUp, "", "ffn_up_exps"},
     TensorRow{Role::SharedGate, "mlp.shared_mlp.gate_proj", "ffn_gate_shexp"},
     TensorRow{Role::SharedUp, "mlp.shared_mlp.up_proj", "ffn_up_shexp"},
     TensorRow{Role::SharedDown, "mlp.shared_mlp.down_proj", "ffn_down_shexp"},
@@ -46,6 +37,7 @@ size_t same_for_all(Draft& draft, std::string_view name, size_t absent) {
 }
 
 void describe_moe(Draft& draft) {
+  draft.add_tensors(kHeadNorms);
   draft.read_attention_bias();
   const size_t inner = draft.config().intermediate_size;
   Form form{.norms_after_rotation = true,
@@ -73,7 +65,7 @@ const Family kHunyuan = {
                  .bos_token_id = 1,
                  .eos_token_id = 2},
     .tensors = llama_tensors(),
-    .more_tensors = kDense,
+    .more_tensors = kHeadNorms,
     .describe = describe_dense,
 };
 
@@ -92,6 +84,7 @@ const Family kHunyuanMoe = {
                  .eos_token_id = 2},
     .tensors = llama_tensors(),
     .more_tensors = kMoe,
+    .experts = expert_tensors(),
     .describe = describe_moe,
 };
 

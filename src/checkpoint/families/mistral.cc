@@ -13,8 +13,7 @@ size_t window_of(Draft& draft) {
 
 void describe_mistral(Draft& draft) {
   draft.assemble({});
-  draft.set_windows(std::vector<std::string>(draft.config().num_hidden_layers, "sliding_attention"),
-                    window_of(draft));
+  draft.set_window(window_of(draft));
 }
 
 void describe_ministral(Draft& draft) {

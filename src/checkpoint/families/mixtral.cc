@@ -20,8 +20,7 @@ void describe(Draft& draft) {
   form.experts.top_k = draft.size("num_experts_per_tok", 2);
   form.experts.is_normed = true;
   draft.assemble(form);
-  draft.set_windows(std::vector<std::string>(draft.config().num_hidden_layers, "sliding_attention"),
-                    draft.size("sliding_window", 0));
+  draft.set_window(draft.size("sliding_window", 0));
 }
 
 }  // namespace

@@ -40,11 +40,7 @@ void describe_olmo3(Draft& draft) {
   describe_olmo2(draft);
   draft.set_windows(draft.layer_types(draft.usual_layer_types(4)), draft.size("sliding_window", 4096));
   // Layers with a window rotate without scaling.
-  const RopeSettings plain{draft.config().rope_theta, {}, {}};
-  const size_t rotation = draft.add_rotation(plain, {});
-  for (LayerSpec& layer : draft.spec().layers) {
-    if (layer.attention.window != 0) layer.attention.rotation = rotation;
-  }
+  draft.rotate_windows_by({draft.config().rope_theta, {}, {}}, {});
 }
 
 }  // namespace

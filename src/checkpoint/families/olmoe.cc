@@ -1,25 +1,10 @@
 // OLMoE: q and k normalized whole, values cut, a mixture of experts. Defaults: configuration_olmoe.py of
 // Transformers 4.57.3.
-#include <array>
-
 #include "checkpoint/families/draft.h"
 #include "checkpoint/families/family.h"
 
 namespace kvfork::checkpoint {
 namespace {
-
-constexpr std::array kMore = {
-    TensorRow{Role::QNorm, "self_attn.q_norm", "attn_q_norm"},
-    TensorRow{Role::KNorm, "self_attn.k_norm", "attn_k_norm"},
-    TensorRow{Role::Router, "mlp.gate", "ffn_gate_inp"},
-    TensorRow{Role::ExpertGate, "mlp.experts.{}.gate_proj", ""},
-    TensorRow{Role::ExpertUp, "mlp.experts.{}.up_proj", ""},
-    TensorRow{Role::ExpertDown, "mlp.experts.{}.down_proj", ""},
-    TensorRow{Role::ExpertsGateUp, "mlp.experts.gate_up_proj", "", Bias::Never, true},
-    TensorRow{Role::ExpertsDown, "mlp.experts.down_proj", "ffn_down_exps", Bias::Never, true},
-    TensorRow{Role::ExpertsGate, "", "ffn_gate_exps"},
-    TensorRow{Role::ExpertsUp, "", "ffn_up_exps"},
-};
 
 void describe(Draft& draft) {
   draft.read_attention_bias();
@@ -48,7 +33,8 @@ const Family kOlmoe = {
                  .rms_norm_eps = 1e-5,
                  .eos_token_id = 50279},
     .tensors = llama_tensors(),
-    .more_tensors = kMore,
+    .more_tensors = head_norm_tensors(),
+    .experts = expert_tensors(),
     .describe = describe,
 };
 

@@ -22,8 +22,7 @@ constexpr std::array kTensors = {
 
 void describe(Draft& draft) {
   draft.assemble({.partial_rotary_factor = 1});
-  draft.set_windows(std::vector<std::string>(draft.config().num_hidden_layers, "sliding_attention"),
-                    draft.size("sliding_window", 0));
+  draft.set_window(draft.size("sliding_window", 0));
 }
 
 }  // namespace

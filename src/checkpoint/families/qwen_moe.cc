@@ -9,32 +9,11 @@
 namespace kvfork::checkpoint {
 namespace {
 
-constexpr std::array kQwen2Rows = {
-    TensorRow{Role::Router, "mlp.gate", "ffn_gate_inp"},
-    TensorRow{Role::ExpertGate, "mlp.experts.{}.gate_proj", ""},
-    TensorRow{Role::ExpertUp, "mlp.experts.{}.up_proj", ""},
-    TensorRow{Role::ExpertDown, "mlp.experts.{}.down_proj", ""},
-    TensorRow{Role::ExpertsGateUp, "mlp.experts.gate_up_proj", "", Bias::Never, true},
-    TensorRow{Role::ExpertsDown, "mlp.experts.down_proj", "ffn_down_exps", Bias::Never, true},
-    TensorRow{Role::ExpertsGate, "", "ffn_gate_exps"},
-    TensorRow{Role::ExpertsUp, "", "ffn_up_exps"},
+constexpr std::array kSharedExpert = {
     TensorRow{Role::SharedGate, "mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
     TensorRow{Role::SharedUp, "mlp.shared_expert.up_proj", "ffn_up_shexp"},
     TensorRow{Role::SharedDown, "mlp.shared_expert.down_proj", "ffn_down_shexp"},
     TensorRow{Role::SharedRouter, "mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
-};
-
-constexpr std::array kQwen3Rows = {
-    TensorRow{Role::QNorm, "self_attn.q_norm", "attn_q_norm"},
-    TensorRow{Role::KNorm, "self_attn.k_norm", "attn_k_norm"},
-    TensorRow{Role::Router, "mlp.gate", "ffn_gate_inp"},
-    TensorRow{Role::ExpertGate, "mlp.experts.{}.gate_proj", ""},
-    TensorRow{Role::ExpertUp, "mlp.experts.{}.up_proj", ""},
-    TensorRow{Role::ExpertDown, "mlp.experts.{}.down_proj", ""},
-    TensorRow{Role::ExpertsGateUp, "mlp.experts.gate_up_proj", "", Bias::Never, true},
-    TensorRow{Role::ExpertsDown, "mlp.experts.down_proj", "ffn_down_exps", Bias::Never, true},
-    TensorRow{Role::ExpertsGate, "", "ffn_gate_exps"},
-    TensorRow{Role::ExpertsUp, "", "ffn_up_exps"},
 };
 
 // Every decoder_sparse_step-th layer has experts, but for those of mlp_only_layers.
@@ -78,7 +57,8 @@ const Family kQwen2Moe = {
                  .num_key_value_heads = 16,
                  .max_position_embeddings = 32768},
     .tensors = llama_tensors(),
-    .more_tensors = kQwen2Rows,
+    .more_tensors = kSharedExpert,
+    .experts = expert_tensors(),
     .describe = describe_qwen2,
 };
 
@@ -94,7 +74,8 @@ const Family kQwen3Moe = {
                  .num_key_value_heads = 4,
                  .max_position_embeddings = 32768},
     .tensors = llama_tensors(),
-    .more_tensors = kQwen3Rows,
+    .more_tensors = head_norm_tensors(),
+    .experts = expert_tensors(),
     .describe = describe_qwen3,
 };
 

@@ -26,8 +26,7 @@ void describe(Draft& draft) {
   ModelConfig& config = draft.config();
   config.attention_qkv_bias = config.attention_output_bias = config.mlp_bias = draft.flag("use_bias", true);
   draft.assemble({.norm = NormSpec::Kind::Layer});
-  draft.set_windows(std::vector<std::string>(config.num_hidden_layers, "sliding_attention"),
-                    draft.size("sliding_window", 0));
+  draft.set_window(draft.size("sliding_window", 0));
 }
 
 }  // namespace

@@ -261,25 +261,7 @@ ExprPtr Parser::parse_name_target() {
 }
 
 ExprPtr Parser::parse_target(bool with_namespace, std::string_view end_name) {
-  uint32_t offset = current().offset;
-  std::vector<ExprPtr> items;
-  bool is_tuple = false;
-  while (true) {
-    if (!items.empty()) expect(Tok::Comma);
-    if (at_tuple_end(end_name)) break;
-    items.push_back(parse_primary(with_namespace));
-    if (!is(Tok::Comma)) break;
-    is_tuple = true;
-  }
-  ExprPtr target;
-  if (is_tuple) {
-    target = make(ExprKind::Tuple, offset);
-    for (ExprPtr& item : items) add_item(*target, std::move(item));
-  } else if (items.empty()) {
-    fail("Expected an expression, got '" + describe(current()) + "'");
-  } else {
-    target = std::move(items[0]);
-  }
+  ExprPtr target = parse_items([&] { return parse_primary(with_namespace); }, end_name, false);
   check_target(*target);
   return target;
 }

@@ -31,23 +31,7 @@ bool is_constant(const Expr& expr) {
 }  // namespace
 
 ExprPtr Parser::parse_tuple(bool with_conditional, std::string_view end_name, bool in_parentheses) {
-  uint32_t offset = current().offset;
-  std::vector<ExprPtr> items;
-  bool is_tuple = false;
-  while (true) {
-    if (!items.empty()) expect(Tok::Comma);
-    if (at_tuple_end(end_name)) break;
-    items.push_back(with_conditional ? parse_expression() : parse_or());
-    if (!is(Tok::Comma)) break;
-    is_tuple = true;
-  }
-  if (!is_tuple) {
-    if (!items.empty()) return std::move(items[0]);
-    if (!in_parentheses) fail("Expected an expression, got '" + describe(current()) + "'");
-  }
-  ExprPtr node = make(ExprKind::Tuple, offset);
-  for (ExprPtr& item : items) add_item(*node, std::move(item));
-  return node;
+  return parse_items([&] { return with_conditional ? parse_expression() : parse_or(); }, end_name, in_parentheses);
 }
 
 ExprPtr Parser::parse_expression() {

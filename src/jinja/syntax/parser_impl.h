@@ -195,6 +195,28 @@ class Parser {
   std::string parse_dotted_name();
   std::unique_ptr<CallSyntax> parse_arguments(Expr& node);
 
+  // One item, or a tuple of those that commas part. Only parentheses may hold none.
+  template <class ParseOne>
+  ExprPtr parse_items(const ParseOne& parse_one, std::string_view end_name, bool in_parentheses) {
+    const uint32_t offset = current().offset;
+    std::vector<ExprPtr> items;
+    bool is_tuple = false;
+    while (true) {
+      if (!items.empty()) expect(Tok::Comma);
+      if (at_tuple_end(end_name)) break;
+      items.push_back(parse_one());
+      if (!is(Tok::Comma)) break;
+      is_tuple = true;
+    }
+    if (!is_tuple) {
+      if (!items.empty()) return std::move(items[0]);
+      if (!in_parentheses) fail("Expected an expression, got '" + describe(current()) + "'");
+    }
+    ExprPtr node = make(ExprKind::Tuple, offset);
+    for (ExprPtr& item : items) add_item(*node, std::move(item));
+    return node;
+  }
+
   bool at_tuple_end(std::string_view end_name) const {
     return is(Tok::VariableEnd) || is(Tok::BlockEnd) || is(Tok::RParen) || (!end_name.empty() && is_name(end_name));
   }
