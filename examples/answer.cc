@@ -2,7 +2,6 @@
 //
 //   example_answer MODEL QUESTION [QUESTION ...]
 
-#include <kvfork/boundary.h>
 #include <kvfork/context.h>
 #include <kvfork/error.h>
 #include <kvfork/fork.h>
@@ -12,7 +11,6 @@
 #include <kvfork/text.h>
 
 #include <iostream>
-#include <span>
 
 namespace {
 
@@ -25,13 +23,8 @@ void answer(const kvfork::Context& context, const kvfork::Prompter& prompter, co
   using namespace kvfork;
   const Model& model = *context.model();
 
-  // The whole request is rendered and tokenized; only its ids decide whether the context serves it.
-  const Prompt request = prompter.make_request(question);
-  const size_t n_cached =
-      count_cached_tokens(context.ids(), request.ids, BoundaryMode::Message, prompter.tokenizer());
-
-  Fork fork = context.fork_at(n_cached);
-  fork.append(std::span(request.ids).subspan(n_cached));
+  // The whole request is rendered and tokenized; fork() refuses it unless its ids begin with the context's.
+  Fork fork = context.fork(prompter.make_request(question).ids);
 
   std::cout << "> " << question << "\n";
   DecodeStream stream(prompter.tokenizer(), SpecialTokens::Skip);

@@ -3,7 +3,6 @@
 //   example_batch MODEL
 
 #include <kvfork/batch.h>
-#include <kvfork/boundary.h>
 #include <kvfork/context.h>
 #include <kvfork/error.h>
 #include <kvfork/fork.h>
@@ -12,7 +11,6 @@
 #include <kvfork/text.h>
 
 #include <iostream>
-#include <span>
 #include <vector>
 
 int main(int argc, char** argv) {
@@ -29,12 +27,10 @@ int main(int argc, char** argv) {
 
     std::vector<BatchRequest> requests;
     for (const char* thing : {"a tent", "a stove", "a lamp", "a sleeping bag for the cold"}) {
-      const Prompt request = prompter.make_request(thing);
       GenerateOptions options = GenerateOptions::from_defaults(model->generation_defaults(), 12);
       options.sampling = {.temperature = 0.8, .top_p = 0.95, .seed = 1 + requests.size()};
-      requests.push_back({.ids = request.ids,
-                          .n_cached = count_cached_tokens(context->ids(), request.ids, BoundaryMode::Message,
-                                                          prompter.tokenizer()),
+      requests.push_back({.request = Request(prompter.make_request(thing).ids, context->ids(),
+                                             BoundaryMode::Message, prompter.tokenizer()),
                           .options = options});
     }
 
@@ -48,8 +44,7 @@ int main(int argc, char** argv) {
     bool all_equal = true;
     for (size_t i = 0; i < requests.size(); ++i) {
       if (answers[i].error) throw Error(*answers[i].error);
-      Fork fork = context->fork_at(requests[i].n_cached);
-      fork.append(std::span(requests[i].ids).subspan(requests[i].n_cached));
+      Fork fork = context->fork(requests[i].request);
       const bool is_equal = generate(fork, requests[i].options).ids == answers[i].generation.ids;
       all_equal = all_equal && is_equal;
       std::cout << prompter.tokenizer().decode(answers[i].generation.ids, SpecialTokens::Skip)

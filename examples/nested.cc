@@ -15,13 +15,16 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace {
 
 std::string complete(const kvfork::Context& context, const std::string& question) {
   const kvfork::Tokenizer& tokenizer = context.model()->text().tokenizer();
-  kvfork::Fork fork = context.fork();
-  fork.append(tokenizer.encode(question));
+  std::vector<int32_t> request(context.ids().begin(), context.ids().end());
+  const std::vector<int32_t> asked = tokenizer.encode(question);
+  request.insert(request.end(), asked.begin(), asked.end());
+  kvfork::Fork fork = context.fork(std::move(request));
   const kvfork::Generation answer = kvfork::generate(fork, {.max_new_tokens = 16});
   return tokenizer.decode(answer.ids, kvfork::SpecialTokens::Skip);
 }
@@ -40,7 +43,7 @@ int main(int argc, char** argv) {
 
     // Plain text, as for a base model; with a chat template a Prompter would make the ids.
     const auto policy = model->prefill(tokenizer.encode("Policy: goods may be returned within 30 days.\n"));
-    kvfork::Fork fork = policy->fork();
+    kvfork::Fork fork = policy->fork_unchecked();  // plain ids: nothing is rendered that could differ
     fork.append(tokenizer.encode("Customer: Ada, order 1815, one tent, delivered on Monday.\n"));
     const auto record = std::move(fork).seal();  // shares the policy's memory
 

@@ -77,12 +77,12 @@ class WidthBench {
   int32_t any_id() { return static_cast<int32_t>(random_() % model_->info().vocab_size); }
 
   std::vector<BatchRequest> requests(size_t width) {
-    std::vector<BatchRequest> requests(width);
-    for (BatchRequest& request : requests) {
-      request.ids.assign(context_->ids().begin(), context_->ids().end());
-      for (size_t i = 0; i < kOwnTokens; ++i) request.ids.push_back(any_id());
-      request.n_cached = context_->size();
-      request.options.max_new_tokens = n_new_;
+    std::vector<BatchRequest> requests;
+    for (size_t i = 0; i < width; ++i) {
+      std::vector<int32_t> ids(context_->ids().begin(), context_->ids().end());
+      for (size_t own = 0; own < kOwnTokens; ++own) ids.push_back(any_id());
+      requests.push_back(
+          {.request = Request::unchecked(std::move(ids), context_->size()), .options = {.max_new_tokens = n_new_}});
     }
     return requests;
   }

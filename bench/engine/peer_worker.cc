@@ -96,7 +96,7 @@ class Worker {
   }
 
   Json decode(const std::string& name, const Ids& ids, const GenerateOptions& options) const {
-    Fork fork = name.empty() ? model_->start() : contexts_.at(name)->fork();
+    Fork fork = name.empty() ? model_->start() : contexts_.at(name)->fork_unchecked();
     fork.append(ids);
     std::vector<Clock::time_point> times;
     const Generation generation = generate(fork, options, [&](int32_t) {
@@ -114,7 +114,7 @@ class Worker {
 
   static Json hit(const Context& context, const Ids& ids) {
     const auto start = Clock::now();
-    Fork fork = context.fork();
+    Fork fork = context.fork_unchecked();
     fork.append(ids);
     const int32_t first = best_of(fork.logits());
     return {{"ms", milliseconds(start, Clock::now())}, {"id", first}};
@@ -124,7 +124,7 @@ class Worker {
     std::vector<double> times;
     for (int i = 0; i < 100; ++i) {
       const auto start = Clock::now();
-      const Fork fork = context.fork();
+      const Fork fork = context.fork_unchecked();
       times.push_back(milliseconds(start, Clock::now()));
     }
     return {{"ms", median(times)}};
@@ -136,8 +136,8 @@ class Worker {
     for (const int32_t id : ids) {
       Ids whole(context.ids().begin(), context.ids().end());
       whole.push_back(id);
-      requests.push_back(
-          {.ids = std::move(whole), .n_cached = context.size(), .options = {.max_new_tokens = n_new + 1}});
+      requests.push_back({.request = Request::unchecked(std::move(whole), context.size()),
+                          .options = {.max_new_tokens = n_new + 1}});
     }
     std::vector<Clock::time_point> ends;
     size_t n_ids = 0;
@@ -157,7 +157,7 @@ class Worker {
   }
 
   Json compare(const Context& context, const Ids& ids, size_t n_new) const {
-    Fork cached = context.fork();
+    Fork cached = context.fork_unchecked();
     cached.append(ids);
     Ids whole(context.ids().begin(), context.ids().end());
     whole.insert(whole.end(), ids.begin(), ids.end());

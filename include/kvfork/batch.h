@@ -14,6 +14,7 @@
 
 #include "kvfork/error.h"
 #include "kvfork/generate.h"
+#include "kvfork/request.h"
 
 namespace kvfork {
 
@@ -21,8 +22,7 @@ class Context;
 class Model;
 
 struct BatchRequest {
-  std::vector<int32_t> ids;  ///< the whole request, the context's tokens included
-  size_t n_cached = 0;       ///< of those, read from the context (count_cached_tokens); at least 1
+  Request request;
   GenerateOptions options;
 };
 

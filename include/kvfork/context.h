@@ -9,13 +9,21 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
+
+#include "kvfork/boundary.h"
+#include "kvfork/fork.h"
 
 namespace kvfork {
 
-class Fork;
 class Model;
 struct ContextOrigin;
 struct Identity;
+class Request;
+namespace engine {
+struct ContextState;
+struct StateAccess;
+}  // namespace engine
 
 struct SaveOptions {
   bool flatten = false;  ///< a child is saved whole; otherwise its own part, which names the parent
@@ -37,13 +45,24 @@ class Context : public std::enable_shared_from_this<Context> {
   /// The context that this one continues and shares memory with; null for one that starts at position 0.
   const std::shared_ptr<const Context>& parent() const noexcept;
 
-  /// A private timeline that starts at the context's end. Its cost does not depend on the context's length; the
-  /// first fork of an opened file checks the file, and throws Error{Corrupt} where it is damaged.
-  Fork fork() const;
+  /// A private timeline that holds the whole request: the tokens that the request shares with the context are read
+  /// from it, the others have been run. `on_progress` as in Fork::append. The first fork of an opened file checks
+  /// the file. Throws Error{Boundary} when the request's cached tokens are not the context's;
+  /// Error{InvalidArgument} when they end before the context and nothing follows them, so that there are no logits;
+  /// Error{Corrupt} for a damaged file; and as Fork::append.
+  Fork fork(const Request& request, const std::function<void(size_t)>& on_progress = {}) const;
 
-  /// The same from the end of the context's first n_tokens tokens. A fork that ends before the context has no
-  /// logits until something is appended. Throws Error{InvalidArgument} unless 1 <= n_tokens <= size().
-  Fork fork_at(size_t n_tokens) const;
+  /// The same for the ids of a whole request, which are compared with the context's first (boundary.h).
+  Fork fork(std::vector<int32_t> request_ids, BoundaryMode mode = BoundaryMode::Message,
+            const std::function<void(size_t)>& on_progress = {}) const;
+
+  /// A private timeline that starts at the end of the context's first n_tokens tokens, or of all of them. Nothing
+  /// compares what the caller appends with a request: this is for measurements, and for programs that make their
+  /// own token ids. The cost does not depend on the context's length. A fork that starts before the context's end
+  /// has no logits until something is appended. Throws Error{InvalidArgument} unless 1 <= n_tokens <= size(), and
+  /// Error{Corrupt} as fork().
+  Fork fork_unchecked(size_t n_tokens) const;
+  Fork fork_unchecked() const { return fork_unchecked(size()); }
 
   /// SHA-256 over all key and value bytes of the context, lower-case hex: equal before and after any use.
   std::string hash() const;
@@ -64,12 +83,11 @@ class Context : public std::enable_shared_from_this<Context> {
   /// that have not been compared since they changed. Throws Error{Corrupt, Io}. No file: no effect.
   void check() const;
 
-  struct Impl;
-  explicit Context(std::unique_ptr<Impl> impl);
-  const Impl& impl() const noexcept { return *impl_; }
-
  private:
-  std::unique_ptr<Impl> impl_;
+  friend struct engine::StateAccess;
+  explicit Context(std::unique_ptr<engine::ContextState> state);
+
+  std::unique_ptr<engine::ContextState> state_;
 };
 
 }  // namespace kvfork

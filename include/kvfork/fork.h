@@ -15,6 +15,10 @@ namespace kvfork {
 class Context;
 class Model;
 struct ContextOrigin;
+namespace engine {
+struct ForkState;
+struct StateAccess;
+}  // namespace engine
 
 class Fork {
  public:
@@ -31,6 +35,7 @@ class Fork {
   size_t size() const noexcept;                          ///< tokens, those shared with the context included
   std::span<const int32_t> shared_ids() const noexcept;  ///< the context's tokens before the fork
   std::span<const int32_t> own_ids() const noexcept;     ///< tokens since
+  size_t request_size() const noexcept;  ///< tokens of the request that it was made for; 0 where there was none
 
   /// Makes room for `n_tokens` tokens in all, so that later calls allocate nothing. Throws Error{Limit}.
   void reserve(size_t n_tokens);
@@ -38,13 +43,22 @@ class Fork {
   /// Continues the timeline. The logits of the last position are the same bits however ids are split into calls.
   /// `on_progress` is called after each part with the number of ids done, and must not call this fork. No ids: no
   /// effect. `ids` may be own_ids() or a part of them.
-  /// Throws Error{InvalidArgument} for an id outside the vocabulary, a fork that was sealed, or a call from inside of
-  /// its own callback; Error{Limit} beyond max_position_embeddings or memory; and what `on_progress` throws. After any
-  /// throw the timeline and its logits are as they were before the call.
+  /// Throws Error{InvalidArgument} for an id outside the vocabulary, a fork that was sealed, or a call from inside
+  /// of its own callback; Error{Limit} beyond max_position_embeddings or memory; and what `on_progress` throws.
+  /// After any throw the timeline and its logits are as they were before the call.
   void append(std::span<const int32_t> ids, const std::function<void(size_t)>& on_progress = {});
 
-  /// As append; hands the logits of every position to `on_logits(first, rows)`, rows [n, vocab_size], in order. Where
-  /// `on_logits` throws, the timeline ends with the rows that it was given. Throws Error{InvalidArgument} without it.
+  /// Continues the timeline up to the end of a longer request, as the next turn of a conversation is. The timeline
+  /// must be an exact prefix of `request_ids`: token ids are compared, and Error{Boundary} names the first that
+  /// differs. Otherwise as append.
+  void extend_to(std::span<const int32_t> request_ids, const std::function<void(size_t)>& on_progress = {});
+
+  /// Whether the timeline is an exact prefix of these ids, and shorter.
+  bool is_prefix_of(std::span<const int32_t> request_ids) const noexcept;
+
+  /// As append; hands the logits of every position to `on_logits(first, rows)`, rows [n, vocab_size], in order.
+  /// Where `on_logits` throws, the timeline ends with the rows that it was given. Throws Error{InvalidArgument}
+  /// without it.
   void append_scored(std::span<const int32_t> ids,
                      const std::function<void(size_t first, std::span<const float> rows)>& on_logits);
 
@@ -56,13 +70,11 @@ class Fork {
   /// Model::prefill. The fork is spent. Throws Error{InvalidArgument} where logits() does.
   std::shared_ptr<const Context> seal(std::shared_ptr<const ContextOrigin> origin = nullptr) &&;
 
-  struct Impl;
-  explicit Fork(std::unique_ptr<Impl> impl) noexcept;
-  const Impl& impl() const noexcept { return *impl_; }
-  Impl& impl() noexcept { return *impl_; }
-
  private:
-  std::unique_ptr<Impl> impl_;
+  friend struct engine::StateAccess;
+  explicit Fork(std::unique_ptr<engine::ForkState> state) noexcept;
+
+  std::unique_ptr<engine::ForkState> state_;
 };
 
 }  // namespace kvfork

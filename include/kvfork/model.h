@@ -20,6 +20,10 @@ class Fork;
 class Text;
 struct ContextOrigin;
 struct Identity;
+namespace engine {
+struct ModelState;
+struct StateAccess;
+}  // namespace engine
 
 /// How activations and the KV cache are held. Weights always stay as stored.
 enum class ComputeMode {
@@ -103,12 +107,11 @@ class Model : public std::enable_shared_from_this<Model> {
   /// An empty timeline without a context: the uncached path.
   Fork start() const;
 
-  struct Impl;
-  const Impl& impl() const noexcept { return *impl_; }
-
  private:
+  friend struct engine::StateAccess;
   Model();
-  std::unique_ptr<Impl> impl_;
+
+  std::unique_ptr<engine::ModelState> state_;
 };
 
 }  // namespace kvfork

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "kvfork/boundary.h"
 #include "kvfork/chat.h"
 #include "kvfork/text.h"
 #include "kvfork/tokenizer.h"
@@ -35,16 +36,6 @@ struct FixedPart {
 /// The list `more` after the list `list`, both JSON lists of messages, as they are written. Throws
 /// Error{InvalidArgument} where one is no list.
 std::string append_messages(std::string_view list, std::string_view more);
-
-/// Where a context ends.
-enum class BoundaryMode {
-  Message,  ///< after the fixed messages, rendered without a generation prompt
-  Probe,    ///< where requests begin to differ, found from probe requests; ends at an added token if there is one
-  Longest,  ///< as Message; a request reuses whatever prefix it shares with the context
-};
-
-/// "message", "probe" or "longest".
-const char* boundary_mode_name(BoundaryMode mode) noexcept;
 
 /// What a context was rendered from. Kept with it, so that a saved context serves requests by itself.
 struct ContextOrigin {

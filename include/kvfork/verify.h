@@ -20,6 +20,7 @@ namespace kvfork {
 
 class Context;
 class Model;
+class Request;
 
 struct ParityReport {
   Generation cached;    ///< from a fork of the context
@@ -28,11 +29,9 @@ struct ParityReport {
   std::optional<size_t> first_difference;
 };
 
-/// Generates from a fork after the context's first n_cached tokens (which must be those of the request) and from
-/// scratch, and compares ids and the bits of the logits each was picked from. `request` is the whole request.
-/// Throws as generate().
-ParityReport compare_uncached(const Context& context, size_t n_cached, std::span<const int32_t> request,
-                              const GenerateOptions& options);
+/// Generates from a fork of the context and from scratch, and compares ids and the bits of the logits that each id
+/// was picked from. Throws as Context::fork and generate().
+ParityReport compare_uncached(const Context& context, const Request& request, const GenerateOptions& options);
 
 /// A context with the same tokens and bits in memory of its own: the deep copy that a fork saves. The yardstick,
 /// not a way to work. Throws Error{Limit} when memory is refused.

@@ -15,8 +15,6 @@
 namespace kvfork::checkpoint {
 namespace {
 
-using base::fail;
-
 constexpr size_t kAlignment = 64;
 constexpr size_t kChunkBytes = size_t{1} << 20;
 

@@ -160,8 +160,11 @@ class Ask {
   Answer answer_alone(const std::string& question) {
     const Request request = session_.make_request(question);
     session_.expect_room(request, options_.max_new_tokens);
-    Fork fork = session_.fork(request);
-    return answer(fork, request.tail(), request.n_cached);
+    session_.context();  // prefilled before the question's time begins
+    std::optional<Fork> fork;
+    return answer(request, request.n_cached(), [&](const OnProgress& on_progress) -> Fork& {
+      return fork.emplace(session_.fork(request, on_progress));
+    });
   }
 
   // The conversation stays in one fork as long as its tokens are the beginning of what the template renders.
@@ -170,34 +173,38 @@ class Ask {
     messages.push_back({{"role", "user"}, {"content", question}});
     const Request request = session_.make_request_from_messages(to_json_text(messages));
     session_.expect_room(request, options_.max_new_tokens);
-    if (!fork_ || !continues(*fork_, request.ids)) fork_.emplace(session_.fork(request));
-    const size_t n_cached = fork_->size();
-    Answer made = answer(*fork_, std::span(request.ids).subspan(n_cached), n_cached);
+    session_.context();
+    const bool continues = fork_ && fork_->is_prefix_of(request.ids());
+    const size_t n_cached = continues ? fork_->size() : request.n_cached();
+    Answer made = answer(request, n_cached, [&](const OnProgress& on_progress) -> Fork& {
+      if (continues) {
+        fork_->extend_to(request.ids(), on_progress);
+      } else {
+        fork_.emplace(session_.fork(request, on_progress));
+      }
+      return *fork_;
+    });
     messages.push_back({{"role", "assistant"}, {"content", made.text}});
     messages_ = std::move(messages);
     return made;
   }
 
-  static bool continues(const Fork& fork, std::span<const int32_t> ids) {
-    const auto shared = fork.shared_ids();
-    const auto own = fork.own_ids();
-    return fork.size() < ids.size() && std::ranges::equal(shared, ids.first(shared.size())) &&
-           std::ranges::equal(own, ids.subspan(shared.size(), own.size()));
-  }
+  using OnProgress = std::function<void(size_t)>;
 
-  Answer answer(Fork& fork, std::span<const int32_t> tail, size_t n_cached) {
-    Answer made{.n_cached = n_cached, .n_request = tail.size()};
+  // `prepare` makes the fork that holds the whole request.
+  Answer answer(const Request& request, size_t n_cached, const std::function<Fork&(const OnProgress&)>& prepare) {
+    Answer made{.n_cached = n_cached, .n_request = request.size() - n_cached};
+    constexpr size_t kLong = 256;
+    const bool is_long = made.n_request >= kLong;
+    std::optional<Progress> progress(std::in_place, "reading the question",
+                                     is_long ? args_.model_flags.progress() : Progress::Show::Never,
+                                     Progress::Unit::Tokens);
     const Stopwatch watch;
-    {
-      constexpr size_t kLong = 256;
-      Progress progress("reading the question",
-                        tail.size() < kLong ? Progress::Show::Never : args_.model_flags.progress(),
-                        Progress::Unit::Tokens);
-      fork.append(tail, [&](size_t done) {
-        progress.update(done, tail.size());
-        if (is_interrupted) throw Interrupted{};
-      });
-    }
+    Fork& fork = prepare([&](size_t done) {
+      progress->update(done, made.n_request);
+      if (is_interrupted) throw Interrupted{};
+    });
+    progress.reset();
     made.request_ms = watch.milliseconds();
     AnswerStream stream(session_.tokenizer(), options_.stop);
     const auto take = [&](const std::string& text) {

@@ -127,13 +127,12 @@ class BatchCommand {
     try {
       Request made = request.prompt ? session_->make_request(*request.prompt)
                                     : session_->make_request_from_messages(request.messages_json);
-      line.n_cached_tokens = made.n_cached;
+      line.n_cached_tokens = made.n_cached();
       line.n_request_tokens = made.n_new();
-      line.digest = make_digest(identity_, made.ids, request.options);
+      line.digest = make_digest(identity_, made.ids(), request.options);
       if (!is_to_run) return line;
       line.place = requests_.size();
-      requests_.push_back(
-          {.ids = std::move(made.ids), .n_cached = made.n_cached, .options = std::move(request.options)});
+      requests_.push_back({.request = std::move(made), .options = std::move(request.options)});
     } catch (const Error& error) {
       line.error = error.what();
     }

@@ -45,7 +45,7 @@ struct Args {
 // One prefix length: its context, and a request that starts with it.
 struct Length {
   std::shared_ptr<const Context> context;
-  std::vector<int32_t> request;
+  Request request;
   std::vector<int32_t> answer;  // as proven
 };
 
@@ -84,7 +84,7 @@ class Bench {
     report_.repeats = args_.repeats;
     report_.new_tokens = args_.max_new_tokens;
     const Request request = session_->make_request(args_.prompt);
-    tail_.assign(request.ids.begin() + static_cast<ptrdiff_t>(request.n_cached), request.ids.end());
+    tail_.assign(request.new_ids().begin(), request.new_ids().end());
     report_.request_tokens = tail_.size();
   }
 
@@ -119,12 +119,12 @@ class Bench {
     Progress progress(fmt::format("proving parity at {} tokens", n_tokens), args_.model_flags.progress());
     std::vector<int32_t> ids(n_tokens);
     for (size_t i = 0; i < n_tokens; ++i) ids[i] = session_->context_ids()[i % session_->context_ids().size()];
-    Length length;
     const bool is_context = n_tokens == session_->context_ids().size();
-    length.context = is_context && session_->saved() != nullptr ? session_->saved() : model().prefill(ids);
-    length.request = std::move(ids);
-    length.request.insert(length.request.end(), tail_.begin(), tail_.end());
-    const ParityReport parity = compare_uncached(*length.context, n_tokens, length.request, options_);
+    auto context = is_context && session_->saved() != nullptr ? session_->saved() : model().prefill(ids);
+    ids.insert(ids.end(), tail_.begin(), tail_.end());
+    Length length{
+        .context = std::move(context), .request = Request::unchecked(std::move(ids), n_tokens), .answer = {}};
+    const ParityReport parity = compare_uncached(*length.context, length.request, options_);
     if (parity.first_difference)
       throw Error(ErrorCode::Parity,
                   fmt::format("parity: prefix of {} tokens: cached and uncached generation differ at new token {}; "
@@ -152,11 +152,11 @@ class Bench {
   }
 
   void measure_cached(const Length& length, BenchRow& row) const {
-    const size_t n = row.prefix_tokens;
+    const Stopwatch fork_watch;
+    (void)length.context->fork_unchecked(row.prefix_tokens);
+    row.fork.add(fork_watch.milliseconds());
     const Stopwatch watch;
-    Fork fork = length.context->fork_at(n);
-    row.fork.add(watch.milliseconds());
-    fork.append(std::span(length.request).subspan(n));
+    Fork fork = length.context->fork(length.request);
     const auto [first, last] = finish(fork, length, watch);
     row.first_cached.add(first);
     row.total_cached.add(last);
@@ -166,7 +166,7 @@ class Bench {
   void measure_uncached(const Length& length, BenchRow& row) const {
     const Stopwatch watch;
     Fork fork = model().start();
-    fork.append(length.request);
+    fork.append(length.request.ids());
     const auto [first, last] = finish(fork, length, watch);
     row.first_uncached.add(first);
     row.total_uncached.add(last);
@@ -174,7 +174,7 @@ class Bench {
 
   void measure_prefill(const Length& length, BenchRow& row) const {
     const Stopwatch prefill;
-    model().prefill(std::span(length.request).first(row.prefix_tokens));
+    model().prefill(std::span(length.request.ids()).first(row.prefix_tokens));
     row.prefill.add(prefill.milliseconds());
     const Stopwatch copying;
     const auto copy = copy_context(*length.context);

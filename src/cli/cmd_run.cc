@@ -95,8 +95,7 @@ class Run {
   }
 
   void prove(RunAnswer& answer, const GenerateOptions& options) {
-    const ParityReport parity =
-        compare_uncached(*session_.context(), answer.request.n_cached, answer.request.ids, options);
+    const ParityReport parity = compare_uncached(*session_.context(), answer.request, options);
     answer.generation = parity.cached;
     if (!parity.first_difference) return;
     const size_t at = *parity.first_difference;
@@ -107,7 +106,7 @@ class Run {
         ErrorCode::Parity,
         "parity: prompt '{}': cached and uncached generation differ at new token {} (position {}): cached {}, "
         "uncached {}; no answer is shown",
-        answer.prompt, at, answer.request.ids.size() + at, shown(parity.cached), shown(parity.uncached));
+        answer.prompt, at, answer.request.size() + at, shown(parity.cached), shown(parity.uncached));
   }
 
   // Cached and uncached take turns.
@@ -129,16 +128,17 @@ class Run {
     one.max_new_tokens = 1;
     const Stopwatch watch;
     Fork fork = session_.model().start();
-    fork.append(answer.request.ids);
+    fork.append(answer.request.ids());
     generate(fork, one);
     answer.first_uncached.add(watch.milliseconds());
   }
 
   void measure_cached(RunAnswer& answer) {
+    const Stopwatch fork_watch;
+    (void)session_.context()->fork_unchecked(answer.request.n_cached());
+    const double fork_ms = fork_watch.milliseconds();
     const Stopwatch watch;
     Fork fork = session_.fork(answer.request);
-    const double fork_ms = watch.milliseconds();
-    fork.append(answer.request.tail());
     std::optional<double> first;
     double last = 0;
     const Generation generation = generate(fork, options_, [&](int32_t) {

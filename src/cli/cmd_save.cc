@@ -16,13 +16,13 @@
 #include "cli/output.h"
 #include "cli/stopwatch.h"
 #include "cli/warnings.h"
-#include "kvfork/boundary.h"
 #include "kvfork/context.h"
 #include "kvfork/error.h"
 #include "kvfork/fork.h"
 #include "kvfork/identity.h"
 #include "kvfork/inspect.h"
 #include "kvfork/model.h"
+#include "kvfork/request.h"
 #include "kvfork/text.h"
 
 namespace kvfork::cli {
@@ -111,14 +111,12 @@ class Save {
     const Prompter prompter = Prompter::from_origin(model_->shared_text(), origin);
     const Prompt prompt = prompter.make_context(mode);
     warn_about(prompt);
-    const size_t n_shared = count_cached_tokens(parent->ids(), prompt.ids, mode, prompter.tokenizer());
-    if (n_shared == prompt.ids.size())
+    const Request whole(prompt.ids, parent->ids(), mode, prompter.tokenizer());
+    if (whole.n_new() == 0)
       throw Error(ErrorCode::InvalidArgument,
                   fmt::format("{}: expected messages that add tokens to it, found none", args_.fixed_part.load));
     Progress progress("prefill", args_.model_flags.progress(), Progress::Unit::Tokens);
-    Fork fork = parent->fork_at(n_shared);
-    fork.append(std::span(prompt.ids).subspan(n_shared),
-                [&](size_t done) { progress.update(n_shared + done, prompt.ids.size()); });
+    Fork fork = parent->fork(whole, [&](size_t done) { progress.update(whole.n_cached() + done, whole.size()); });
     return std::move(fork).seal(prompter.make_origin(mode, prompt));
   }
 

@@ -136,7 +136,7 @@ class Score {
       const bool seals = *args_.fork_option && done < args_.fork_at && done + n >= args_.fork_at;
       if (seals) {  // the part up to the seal, the seal, then the rest of this call
         feed(timeline, done, args_.fork_at - done);
-        timeline = std::move(timeline).seal()->fork();
+        timeline = std::move(timeline).seal()->fork_unchecked();
         n -= args_.fork_at - done;
         done = args_.fork_at;
       }

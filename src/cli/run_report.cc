@@ -24,7 +24,7 @@ Json to_json(const RunAnswer& answer) {
                {"parity", true},
                {"tokens", generation.ids.size()},
                {"passes", answer.passes()},
-               {"cached_tokens", answer.request.n_cached},
+               {"cached_tokens", answer.request.n_cached()},
                {"request_tokens", answer.request.n_new()}};
   if (!generation.logprobs.empty()) json["logprobs"] = generation.logprobs;
   json["timings"] = {{"fork_ms", times_json(answer.fork)},
@@ -81,7 +81,7 @@ void print_run_timings(const Session& session, const RunReport& report) {
     const double cached = answer.first_cached.median();
     const double uncached = answer.first_uncached.median();
     saved += uncached - cached;
-    print_note("prompt {}: {} from the cache, {} of the request, {} new ({})", ++number, answer.request.n_cached,
+    print_note("prompt {}: {} from the cache, {} of the request, {} new ({})", ++number, answer.request.n_cached(),
                answer.request.n_new(), answer.generation.ids.size(), stop_reason_name(answer.generation.stop));
     print_note("  fork                       {}", show_times(answer.fork));
     print_note("  first token with cache     {}", show_times(answer.first_cached));

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "cli/stopwatch.h"
 #include "cli/warnings.h"
-#include "kvfork/boundary.h"
 #include "kvfork/identity.h"
 
 namespace kvfork::cli {
@@ -42,9 +41,7 @@ void Session::open_model(const ModelFlags& flags) {
 
 Request Session::check(Prompt prompt) const {
   warn_about(prompt);
-  Request request{.ids = std::move(prompt.ids)};
-  request.n_cached = count_cached_tokens(context_ids_, request.ids, mode_, prompter_->tokenizer());
-  return request;
+  return {std::move(prompt.ids), context_ids_, mode_, prompter_->tokenizer()};
 }
 
 Request Session::make_request(std::string_view text) const {
@@ -57,11 +54,11 @@ Request Session::make_request_from_messages(std::string_view messages_json) cons
 
 void Session::expect_room(const Request& request, size_t max_new_tokens) const {
   const size_t limit = model_->info().max_position_embeddings;
-  if (request.ids.size() + max_new_tokens <= limit) return;
+  if (request.size() + max_new_tokens <= limit) return;
   base::fail(ErrorCode::Limit,
              "context limit: expected at most {} tokens (max_position_embeddings), found {} of context, {} of "
              "request and {} new; lower --max-new-tokens or shorten the text",
-             limit, request.n_cached, request.n_new(), max_new_tokens);
+             limit, request.n_cached(), request.n_new(), max_new_tokens);
 }
 
 const std::shared_ptr<const Context>& Session::context() {
@@ -71,10 +68,6 @@ const std::shared_ptr<const Context>& Session::context() {
   context_ = model_->prefill(context_ids_, [&](size_t done) { progress.update(done, context_ids_.size()); });
   prefill_ms_ = watch.milliseconds();
   return context_;
-}
-
-Fork Session::fork(const Request& request) {
-  return context()->fork_at(request.n_cached);
 }
 
 }  // namespace kvfork::cli

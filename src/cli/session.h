@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,17 +21,10 @@
 #include "kvfork/fork.h"
 #include "kvfork/model.h"
 #include "kvfork/prompt.h"
+#include "kvfork/request.h"
 #include "kvfork/text.h"
 
 namespace kvfork::cli {
-
-/// A whole request, compared with the context.
-struct Request {
-  std::vector<int32_t> ids;  ///< the context's included
-  size_t n_cached = 0;       ///< of those, read from the context
-  size_t n_new() const { return ids.size() - n_cached; }
-  std::span<const int32_t> tail() const { return std::span(ids).subspan(n_cached); }
-};
 
 class Session {
  public:
@@ -62,8 +56,10 @@ class Session {
   /// The context; the first call prefills it, with progress.
   const std::shared_ptr<const Context>& context();
 
-  /// A fork of the context that holds what the request has from it; the caller appends the request's tail.
-  Fork fork(const Request& request);
+  /// A fork of the context that holds the whole request. Throws as Context::fork.
+  Fork fork(const Request& request, const std::function<void(size_t)>& on_progress = {}) {
+    return context()->fork(request, on_progress);
+  }
 
  private:
   void open_model(const ModelFlags& flags);

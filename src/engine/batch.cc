@@ -11,9 +11,9 @@
 #include "base/available_memory.h"
 #include "base/error.h"
 #include "engine/answer_builder.h"
-#include "engine/context_impl.h"
-#include "engine/fork_impl.h"
-#include "engine/model_impl.h"
+#include "engine/context_state.h"
+#include "engine/fork_state.h"
+#include "engine/model_state.h"
 
 namespace kvfork {
 namespace {
@@ -24,12 +24,13 @@ size_t blocks_of(size_t n_tokens) {
 
 // With its answer; no more than any model can hold.
 size_t tokens_of(const BatchRequest& request) {
-  return request.ids.size() + std::min<size_t>(request.options.max_new_tokens, std::numeric_limits<int32_t>::max());
+  return request.request.size() +
+         std::min<size_t>(request.options.max_new_tokens, std::numeric_limits<int32_t>::max());
 }
 
 // Memory that a request takes while it runs: blocks of its own, a row of logits, and what sampling holds per id.
-size_t bytes_of(const BatchRequest& request, const Model::Impl& model) {
-  const size_t n_blocks = blocks_of(tokens_of(request)) - request.n_cached / kernels::kBlockTokens;
+size_t bytes_of(const BatchRequest& request, const engine::ModelState& model) {
+  const size_t n_blocks = blocks_of(tokens_of(request)) - request.request.n_cached() / kernels::kBlockTokens;
   size_t bytes_per_id = sizeof(float);
   if (request.options.sampling.temperature > 0) bytes_per_id += engine::Sampler::kBytesPerId;
   if (request.options.repetition_penalty != 1.0) bytes_per_id += 2 * sizeof(float) + 1;
@@ -38,34 +39,15 @@ size_t bytes_of(const BatchRequest& request, const Model::Impl& model) {
 }
 
 // Everything that can be said against a request without running it, the context's ids aside.
-void check_request(const BatchRequest& request, const ModelInfo& info) {
-  check_options(request.options);
-  engine::check_room(request.ids.size(), request.options, info);
-  if (request.n_cached == 0 || request.n_cached > request.ids.size())
-    base::fail(ErrorCode::InvalidArgument, "cached tokens: expected 1 to {}, the request's length, found {}",
-               request.ids.size(), request.n_cached);
-  for (size_t i = 0; i < request.ids.size(); ++i) {
-    if (request.ids[i] < 0 || static_cast<size_t>(request.ids[i]) >= info.vocab_size)
+void check_request(const BatchRequest& asked, const ModelInfo& info) {
+  check_options(asked.options);
+  const Request& request = asked.request;
+  engine::check_room(request.size(), asked.options, info);
+  for (size_t i = 0; i < request.size(); ++i) {
+    if (request.ids()[i] < 0 || static_cast<size_t>(request.ids()[i]) >= info.vocab_size)
       base::fail(ErrorCode::InvalidArgument, "token ids: expected ids below {}, found {} at index {}",
-                 info.vocab_size, request.ids[i], i);
+                 info.vocab_size, request.ids()[i], i);
   }
-}
-
-void check_boundary(const BatchRequest& request, std::span<const int32_t> context_ids) {
-  if (request.n_cached > context_ids.size())
-    base::fail(ErrorCode::Boundary, "boundary: expected at most the context's {} tokens to be cached, found {}",
-               context_ids.size(), request.n_cached);
-  const auto [of_context, of_request] = std::mismatch(
-      context_ids.begin(), context_ids.begin() + static_cast<ptrdiff_t>(request.n_cached), request.ids.begin());
-  const auto n_equal = static_cast<size_t>(of_request - request.ids.begin());
-  if (n_equal < request.n_cached)
-    base::fail(ErrorCode::Boundary,
-               "boundary: the cached tokens are not a prefix of the request: at position {} the context has "
-               "id {}, the request {}",
-               n_equal, *of_context, *of_request);
-  if (request.n_cached == request.ids.size() && request.n_cached < context_ids.size())
-    base::fail(ErrorCode::InvalidArgument,
-               "cached tokens: expected fewer than the request's {}, so that something is run", request.ids.size());
 }
 
 // A request while it runs.
@@ -74,10 +56,10 @@ struct Running {
           std::function<bool(int32_t)> token_callback)
       : index(place),
         on_token(std::move(token_callback)),
-        fork(context.fork_at(whole.n_cached)),
-        answer(*context.model(), {}, whole.ids, whole.options),
-        pending(std::span(whole.ids).subspan(whole.n_cached)) {
-    fork.reserve(whole.ids.size() + whole.options.max_new_tokens);
+        fork(engine::start_fork(context, whole.request)),
+        answer(*context.model(), {}, whole.request.ids(), whole.options),
+        pending(whole.request.new_ids()) {
+    fork.reserve(whole.request.size() + whole.options.max_new_tokens);
   }
 
   size_t index;
@@ -94,7 +76,7 @@ class Batch {
   Batch(const Context& context, std::span<const BatchRequest> requests, const BatchPlan& plan, size_t max_width,
         const BatchCallbacks& callbacks)
       : context_(context),
-        model_(context.model()->impl()),
+        model_(engine::state_of(*context.model())),
         requests_(requests),
         callbacks_(callbacks),
         max_width_(std::min(max_width, engine::kMaxPassRows)),
@@ -120,7 +102,6 @@ class Batch {
       const BatchRequest& request = requests_[index];
       try {
         check_request(request, model_.info);
-        check_boundary(request, context_.ids());
         const size_t n_bytes = bytes_of(request, model_);
         if (n_bytes > free_bytes_ && !running_.empty()) return;  // until another ends
         ++next_;
@@ -149,11 +130,11 @@ class Batch {
       n_rows += running.n_rows;
       const bool has_logits = running.n_rows == running.pending.size();
       n_logits += has_logits;
-      steps_.push_back({.kv = &running.fork.impl().kv,
+      steps_.push_back({.kv = &engine::state_of(running.fork).kv,
                         .ids = running.pending.first(running.n_rows),
                         .n_logits = has_logits ? 1u : 0u});
     }
-    context_.impl().expect_sound();
+    engine::state_of(context_).expect_sound();
     const size_t vocab_size = model_.info.vocab_size;
     if (logits_.size() < n_logits * vocab_size) logits_.resize(n_logits * vocab_size);
     if (scratch_ == nullptr || scratch_->max_rows() < n_rows) {
@@ -212,7 +193,7 @@ class Batch {
   }
 
   const Context& context_;
-  const Model::Impl& model_;
+  const engine::ModelState& model_;
   std::span<const BatchRequest> requests_;
   const BatchCallbacks& callbacks_;
   size_t max_width_;
@@ -241,10 +222,10 @@ BatchPlan plan_batch(const Model& model, std::span<const BatchRequest> requests,
       continue;  // refused on its own when its turn comes
     }
     ++n_valid;
-    plan.largest_request_bytes = std::max(plan.largest_request_bytes, bytes_of(request, model.impl()));
+    plan.largest_request_bytes = std::max(plan.largest_request_bytes, bytes_of(request, engine::state_of(model)));
   }
   plan.memory_bytes = options.memory_bytes;
-  const size_t prefill_bytes = blocks_of(n_prefill_tokens) * model.impl().kv_layout.block_bytes();
+  const size_t prefill_bytes = blocks_of(n_prefill_tokens) * engine::state_of(model).kv_layout.block_bytes();
   if (plan.memory_bytes == 0) {
     const size_t available = base::available_memory() / 10 * 9;  // the rest: activations and whatever else grows
     plan.memory_bytes = available - std::min(available, prefill_bytes);

@@ -3,55 +3,102 @@
 
 #include "base/error.h"
 #include "base/sha256.h"
-#include "engine/context_impl.h"
-#include "engine/fork_impl.h"
-#include "engine/model_impl.h"
+#include "engine/context_state.h"
+#include "engine/fork_state.h"
+#include "engine/model_state.h"
+#include "kvfork/boundary.h"
+#include "kvfork/request.h"
+#include "kvfork/text.h"
 
 namespace kvfork {
+namespace {
 
-Context::Context(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+// The model's tokenizer, if its checkpoint has one.
+const Tokenizer* find_tokenizer(const Model& model) {
+  try {
+    return &model.text().tokenizer();
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+// A tokenizer is only opened to show the text of a refusal.
+Request compare(const Context& context, std::vector<int32_t> ids, BoundaryMode mode) {
+  try {
+    return {ids, context.ids(), mode};
+  } catch (const Error& refusal) {
+    const Tokenizer* tokenizer = refusal.code() == ErrorCode::Boundary ? find_tokenizer(*context.model()) : nullptr;
+    if (tokenizer == nullptr) throw;
+    return {std::move(ids), context.ids(), mode, *tokenizer};
+  }
+}
+
+}  // namespace
+
+Context::Context(std::unique_ptr<engine::ContextState> state) : state_(std::move(state)) {}
 Context::~Context() = default;
 
+std::shared_ptr<const Context> engine::StateAccess::make_context(std::unique_ptr<ContextState> state) {
+  return std::shared_ptr<const Context>(new Context(std::move(state)));
+}
+
 const std::shared_ptr<const Model>& Context::model() const noexcept {
-  return impl_->model;
+  return state_->model;
 }
 std::span<const int32_t> Context::ids() const noexcept {
-  return impl_->ids;
+  return state_->ids;
 }
 size_t Context::size() const noexcept {
-  return impl_->ids.size();
+  return state_->ids.size();
 }
 size_t Context::kv_bytes() const noexcept {
-  return impl_->ids.size() * impl_->kv->layout().token_bytes();
+  return state_->ids.size() * state_->kv->layout().token_bytes();
 }
 std::span<const float> Context::logits() const noexcept {
-  return impl_->logits;
+  return state_->logits;
 }
 const std::shared_ptr<const ContextOrigin>& Context::origin() const noexcept {
-  return impl_->origin;
+  return state_->origin;
 }
 const std::shared_ptr<const Context>& Context::parent() const noexcept {
-  return impl_->parent;
+  return state_->parent;
 }
 
-Fork Context::fork() const {
-  return fork_at(size());
+Fork Context::fork(const Request& request, const std::function<void(size_t)>& on_progress) const {
+  Fork fork = engine::start_fork(*this, request);
+  fork.append(request.new_ids(), on_progress);
+  return fork;
 }
 
-Fork Context::fork_at(size_t n_tokens) const {
+Fork Context::fork(std::vector<int32_t> request_ids, BoundaryMode mode,
+                   const std::function<void(size_t)>& on_progress) const {
+  return fork(compare(*this, std::move(request_ids), mode), on_progress);
+}
+
+Fork Context::fork_unchecked(size_t n_tokens) const {
   if (n_tokens == 0 || n_tokens > size())
     base::fail(ErrorCode::InvalidArgument, "fork: expected a position from 1 to {}, found {}", size(), n_tokens);
-  impl_->expect_sound();
-  return Fork(
-      std::make_unique<Fork::Impl>(impl_->model, shared_from_this(), model::KvSequence(impl_->kv, n_tokens)));
+  state_->expect_sound();
+  return engine::StateAccess::make_fork(std::make_unique<engine::ForkState>(
+      state_->model, shared_from_this(), model::KvSequence(state_->kv, n_tokens)));
+}
+
+Fork engine::start_fork(const Context& context, const Request& request) {
+  expect_prefix(context.ids(), request.ids(), request.n_cached());
+  if (request.n_new() == 0 && request.n_cached() < context.size())
+    base::fail(ErrorCode::InvalidArgument,
+               "cached tokens: expected fewer than the request's {}, so that something is run", request.size());
+  Fork fork = context.fork_unchecked(request.n_cached());
+  state_of(fork).request_size = request.size();
+  return fork;
 }
 
 std::string Context::hash() const {
-  impl_->expect_sound();
+  state_->expect_sound();
   base::Sha256 sha;
-  const model::KvLayout& layout = impl_->kv->layout();
-  for (size_t i = 0; i < impl_->kv->n_blocks(); ++i) {
-    const model::KvBlock& block = impl_->kv->block(i);
+  const model::KvLayout& layout = state_->kv->layout();
+  for (size_t i = 0; i < state_->kv->n_blocks(); ++i) {
+    const model::KvBlock& block = state_->kv->block(i);
     for (size_t layer = 0; layer < layout.n_layers; ++layer) {
       sha.add({block.key(layout, layer, 0), layout.keys_bytes()});
       sha.add({block.value(layout, layer, 0), layout.values_bytes()});
@@ -61,13 +108,13 @@ std::string Context::hash() const {
 }
 
 void Context::check() const {
-  if (impl_->storage != nullptr) impl_->storage->check(impl_->model->impl().pool);
-  if (impl_->parent != nullptr) impl_->parent->impl().expect_sound();
+  if (state_->storage != nullptr) state_->storage->check(engine::state_of(*state_->model).pool);
+  if (state_->parent != nullptr) engine::state_of(*state_->parent).expect_sound();
 }
 
-void Context::Impl::expect_sound() const {
-  if (storage != nullptr) storage->expect_sound(model->impl().pool);
-  if (parent != nullptr) parent->impl().expect_sound();
+void engine::ContextState::expect_sound() const {
+  if (storage != nullptr) storage->expect_sound(engine::state_of(*model).pool);
+  if (parent != nullptr) engine::state_of(*parent).expect_sound();
 }
 
 }  // namespace kvfork

@@ -84,7 +84,7 @@ class LookupDecoding {
     const auto draft = lookup_.draft(answer_.n_left() - 1);
     std::copy(draft.begin(), draft.end(), ids_.begin() + 1);
     const size_t n_drafted = draft.size();
-    engine::RowsOnTrial rows(fork_.impl(), std::span(ids_).first(1 + n_drafted), logits_);
+    engine::RowsOnTrial rows(engine::state_of(fork_), std::span(ids_).first(1 + n_drafted), logits_);
     bool goes_on = true;
     for (bool is_right = true; goes_on && is_right;) {
       goes_on = take(rows.keep_next());

@@ -10,9 +10,9 @@
 
 #include "base/error.h"
 #include "base/float_environment.h"
-#include "engine/context_impl.h"
-#include "engine/fork_impl.h"
-#include "engine/model_impl.h"
+#include "engine/context_state.h"
+#include "engine/fork_state.h"
+#include "engine/model_state.h"
 #include "kernels/select.h"
 #include "kvfork/context.h"
 #include "kvfork/fork.h"
@@ -131,7 +131,7 @@ const char* compute_mode_name(ComputeMode mode) noexcept {
   return mode == ComputeMode::Float32 ? "float32" : "bfloat16";
 }
 
-Model::Impl::Impl(const std::string& path, const ModelOptions& options)
+engine::ModelState::ModelState(const std::string& path, const ModelOptions& options)
     : checkpoint(
           checkpoint::Checkpoint::open(path, options.n_threads == 0 ? base::available_cores() : options.n_threads)),
       kernels(select_kernel_set(options.kernel_set)),
@@ -164,21 +164,21 @@ std::shared_ptr<const Model> Model::open(const std::string& path, const ModelOpt
   check_threads(options.n_threads);
   select_kernel_set(options.kernel_set);  // refused before any file is read
   const std::shared_ptr<Model> model(new Model);
-  model->impl_ = std::make_unique<Impl>(path, options);
+  model->state_ = std::make_unique<engine::ModelState>(path, options);
   return model;
 }
 
 const ModelInfo& Model::info() const noexcept {
-  return impl_->info;
+  return state_->info;
 }
 
 const GenerationDefaults& Model::generation_defaults() const noexcept {
-  return impl_->defaults;
+  return state_->defaults;
 }
 
 const std::shared_ptr<const Text>& Model::shared_text() const {
-  std::call_once(impl_->text_once, [this] { impl_->text = Text::open(impl_->info.path); });
-  return impl_->text;
+  std::call_once(state_->text_once, [this] { state_->text = Text::open(state_->info.path); });
+  return state_->text;
 }
 
 std::shared_ptr<const Context> Model::prefill(std::span<const int32_t> ids,
@@ -190,7 +190,8 @@ std::shared_ptr<const Context> Model::prefill(std::span<const int32_t> ids,
 }
 
 Fork Model::start() const {
-  return Fork(std::make_unique<Fork::Impl>(shared_from_this(), nullptr, model::KvSequence(impl_->kv_layout)));
+  return engine::StateAccess::make_fork(
+      std::make_unique<engine::ForkState>(shared_from_this(), nullptr, model::KvSequence(state_->kv_layout)));
 }
 
 }  // namespace kvfork

@@ -4,15 +4,15 @@
 
 #include <algorithm>
 
-#include "engine/context_impl.h"
-#include "engine/model_impl.h"
+#include "engine/context_state.h"
+#include "engine/model_state.h"
 
 namespace kvfork::engine {
 
-RowsOnTrial::RowsOnTrial(Fork::Impl& fork, std::span<const int32_t> ids, std::span<float> logits)
+RowsOnTrial::RowsOnTrial(ForkState& fork, std::span<const int32_t> ids, std::span<float> logits)
     : fork_(fork), ids_(ids), logits_(logits), position_(fork.kv.n_tokens()) {
-  if (fork.context != nullptr) fork.context->impl().expect_sound();
-  const Model::Impl& model = fork.model->impl();
+  if (fork.context != nullptr) state_of(*fork.context).expect_sound();
+  const ModelState& model = state_of(*fork.model);
   const auto scratch = model.scratch.borrow(ids.size());
   fork.logits.resize(model.info.vocab_size);
   fork.own_ids.reserve(fork.own_ids.size() + ids.size());

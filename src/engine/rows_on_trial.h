@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/fork_impl.h"
+#include "engine/fork_state.h"
 
 namespace kvfork::engine {
 
@@ -15,7 +15,7 @@ class RowsOnTrial {
  public:
   /// Runs `ids` in one pass; room for them is reserved. `logits` [ids.size(), vocab_size] is for their results.
   /// Both must outlive the object.
-  RowsOnTrial(Fork::Impl& fork, std::span<const int32_t> ids, std::span<float> logits);
+  RowsOnTrial(ForkState& fork, std::span<const int32_t> ids, std::span<float> logits);
   ~RowsOnTrial();
   RowsOnTrial(const RowsOnTrial&) = delete;
   RowsOnTrial& operator=(const RowsOnTrial&) = delete;
@@ -25,7 +25,7 @@ class RowsOnTrial {
   size_t n_kept() const noexcept { return n_kept_; }
 
  private:
-  Fork::Impl& fork_;
+  ForkState& fork_;
   std::span<const int32_t> ids_;
   std::span<const float> logits_;
   size_t position_;  // of the first row

@@ -159,7 +159,8 @@ std::map<std::string, std::string> make_special_variables(const TemplateSources&
 }
 
 bool is_given(const std::string& json) {
-  return jinja::strip(json) != "" && jinja::strip(json) != "null";
+  const auto text = jinja::strip(json);
+  return !text.empty() && text != "null";
 }
 
 }  // namespace

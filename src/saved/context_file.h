@@ -20,7 +20,7 @@
 #include "base/mapped_file.h"
 #include "base/thread_pool.h"
 #include "checkpoint/safetensors.h"
-#include "engine/context_impl.h"
+#include "engine/context_state.h"
 #include "model/kv_cache.h"
 #include "saved/context_format.h"
 

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "engine/context_impl.h"
-#include "engine/model_impl.h"
+#include "engine/context_state.h"
+#include "engine/model_state.h"
 #include "prompt/context_origin.h"
 #include "saved/context_chain.h"
 #include "saved/context_file.h"
@@ -37,7 +37,7 @@ void expect_same_identity(const ContextFile& file, const Model& model) {
   }
 }
 
-void expect_same_shape(const ContextFile& file, const Model::Impl& model) {
+void expect_same_shape(const ContextFile& file, const engine::ModelState& model) {
   if (file.layout() != model.kv_layout || file.logits().size() != model.info.vocab_size)
     base::fail(ErrorCode::Corrupt, "{}: the shapes of its tensors are not those of the model that it names",
                file.path());
@@ -54,7 +54,7 @@ void expect_same_shape(const ContextFile& file, const Model::Impl& model) {
 // Everything but the bytes of keys and values.
 void expect_made_by(const ContextFile& file, const Model& model) {
   expect_same_identity(file, model);
-  expect_same_shape(file, model.impl());
+  expect_same_shape(file, engine::state_of(model));
   if (file.header().id != saved::make_context_id(model.identity(), file.ids()))
     base::fail(ErrorCode::Corrupt, "{}: id: it is not that of the file's identity and ids", file.path());
 }
@@ -62,17 +62,18 @@ void expect_made_by(const ContextFile& file, const Model& model) {
 std::shared_ptr<const Context> make_context(std::shared_ptr<const Model> model,
                                             const std::shared_ptr<ContextFile>& file,
                                             std::shared_ptr<const Context> parent) {
-  auto opened = std::make_unique<Context::Impl>();
+  auto opened = std::make_unique<engine::ContextState>();
   opened->model = std::move(model);
   opened->ids = file->take_ids();
   opened->logits = file->take_logits();
   opened->origin = file->header().origin;
   opened->storage = file;
   opened->parent = std::move(parent);
-  opened->kv = model::KvPrefix::from_blocks(file->layout(), opened->ids.size(),
-                                            opened->parent == nullptr ? nullptr : opened->parent->impl().kv,
-                                            file->header().first_block, file->blocks(), file);
-  return std::make_shared<const Context>(std::move(opened));
+  opened->kv =
+      model::KvPrefix::from_blocks(file->layout(), opened->ids.size(),
+                                   opened->parent == nullptr ? nullptr : engine::state_of(*opened->parent).kv,
+                                   file->header().first_block, file->blocks(), file);
+  return engine::StateAccess::make_context(std::move(opened));
 }
 
 }  // namespace
@@ -83,7 +84,7 @@ std::shared_ptr<const Context> Model::open_context(const std::string& path,
   expect_made_by(*file, *this);
   const saved::ContextChain chain = saved::find_ancestors(file, options.parent, [&](const ContextFile& ancestor) {
     expect_made_by(ancestor, *this);
-    if (options.check_parents) ancestor.check(impl().pool);
+    if (options.check_parents) ancestor.check(engine::state_of(*this).pool);
   });
   if (chain.problem) throw *chain.problem;
   std::shared_ptr<const Context> context;

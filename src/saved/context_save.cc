@@ -8,8 +8,8 @@
 #include "base/json_text.h"
 #include "base/new_file.h"
 #include "base/utf8.h"
-#include "engine/context_impl.h"
-#include "engine/model_impl.h"
+#include "engine/context_state.h"
+#include "engine/model_state.h"
 #include "kvfork/version.h"
 #include "saved/context_format.h"
 
@@ -34,7 +34,7 @@ iovec part_of(const void* data, size_t n_bytes) {
 class Saver {
  public:
   Saver(const Context& context, const SaveOptions& options)
-      : context_(context), kv_(*context.impl().kv), options_(options) {}
+      : context_(context), kv_(*engine::state_of(context).kv), options_(options) {}
 
   uint64_t save(const std::string& path) {
     const size_t first_block = options_.flatten ? 0 : kv_.n_shared_blocks();
@@ -56,7 +56,7 @@ class Saver {
                          .origin = context_.origin()};
     if (first_block > 0) {
       header.parent_id = context_.parent()->id();
-      if (const auto& file = context_.parent()->impl().storage; file != nullptr)
+      if (const auto& file = engine::state_of(*context_.parent()).storage; file != nullptr)
         header.parent_file = std::filesystem::path(file->path()).filename().string();
     }
     // The format comes first, where whoever looks at a file finds it.
@@ -145,8 +145,9 @@ class Saver {
       for (const iovec& part : tensor.parts)
         units.emplace_back(static_cast<const std::byte*>(part.iov_base), part.iov_len);
     }
-    context_.model()->impl().pool.run(
-        units.size(), [&](size_t i, size_t) noexcept { checksums_[i] = base::checksum_of(units[i]); });
+    engine::state_of(*context_.model()).pool.run(units.size(), [&](size_t i, size_t) noexcept {
+      checksums_[i] = base::checksum_of(units[i]);
+    });
     checksums_.back() = base::checksum_of(std::as_bytes(std::span(checksums_).first(units.size())));
   }
 
@@ -176,7 +177,7 @@ class Saver {
 }  // namespace
 
 uint64_t Context::save(const std::string& path, const SaveOptions& options) const {
-  impl_->expect_sound();
+  state_->expect_sound();
   return Saver(*this, options).save(path);
 }
 

@@ -9,8 +9,8 @@
 #include <iterator>
 
 #include "base/sha256.h"
-#include "engine/context_impl.h"
-#include "engine/model_impl.h"
+#include "engine/context_state.h"
+#include "engine/model_state.h"
 #include "saved/kernel_fingerprint.h"
 #include "saved/weight_fingerprint.h"
 
@@ -43,7 +43,7 @@ bool is_commit(std::string_view name) {
 
 namespace {
 
-Identity make_identity(const Model::Impl& model) {
+Identity make_identity(const engine::ModelState& model) {
   const checkpoint::Checkpoint& checkpoint = model.checkpoint;
   Identity identity;
   identity.architecture = model.info.architecture;
@@ -84,21 +84,21 @@ std::string find_revision(const std::string& path) {
 namespace kvfork {
 
 const Identity& Model::identity() const {
-  std::call_once(impl_->identity_once, [this] { impl_->identity = saved::make_identity(*impl_); });
-  return impl_->identity;
+  std::call_once(state_->identity_once, [this] { state_->identity = saved::make_identity(*state_); });
+  return state_->identity;
 }
 
 Identity Context::identity() const {
-  Identity identity = impl_->model->identity();
-  if (impl_->origin != nullptr) {
-    identity.tokenizer = impl_->origin->tokenizer;
-    identity.chat_template = impl_->origin->chat_template;
+  Identity identity = state_->model->identity();
+  if (state_->origin != nullptr) {
+    identity.tokenizer = state_->origin->tokenizer;
+    identity.chat_template = state_->origin->chat_template;
   }
   return identity;
 }
 
 std::string Context::id() const {
-  return saved::make_context_id(impl_->model->identity(), impl_->ids);
+  return saved::make_context_id(state_->model->identity(), state_->ids);
 }
 
 }  // namespace kvfork

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kMaxWidth = 16;
 
 BatchRequest to_batch(const CheckedRequest& request, const GenerateOptions& options) {
-  return {.ids = request.ids, .n_cached = request.n_cached, .options = options};
+  return {.request = Request::unchecked(request.ids, request.n_cached), .options = options};
 }
 
 }  // namespace
@@ -33,7 +33,8 @@ Outcome Checks::check_batch() {
     GenerateOptions options = greedy_;
     options.max_new_tokens = 1 + i % std::min<size_t>(4, greedy_.max_new_tokens);
     requests.push_back(to_batch(pool[i % pool.size()], options));
-    alone.push_back(subject_.answer(*context_, requests.back().n_cached, requests.back().ids, options));
+    alone.push_back(
+        subject_.answer(*context_, requests.back().request.n_cached(), requests.back().request.ids(), options));
   }
   for (size_t width = 1; width <= kMaxWidth; ++width) {
     const auto part = std::span(requests).first(width + 1);
@@ -57,7 +58,7 @@ Outcome Checks::check_batch() {
 
 // A temperature at which draws can differ: the likeliest id has less than half of the mass.
 GenerateOptions Checks::sampling_options(const CheckedRequest& request) {
-  Fork fork = context_->fork_at(request.n_cached);
+  Fork fork = context_->fork_unchecked(request.n_cached);
   fork.append(Ids(request.ids).subspan(request.n_cached));
   const auto logits = fork.logits();
   const double best = *std::max_element(logits.begin(), logits.end());

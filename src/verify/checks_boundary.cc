@@ -101,7 +101,7 @@ std::string Checks::find_unrefused() {
   }
   std::vector<int32_t> changed = whole;
   changed[context.size() - 1] = other_id(changed[context.size() - 1]);
-  const BatchRequest request{.ids = changed, .n_cached = context.size(), .options = greedy_};
+  const BatchRequest request{.request = Request::unchecked(changed, context.size()), .options = greedy_};
   const auto answers = subject_.answer_all(*context_, {&request, 1}, 1);
   if (!answers.front().error || answers.front().error->code() != ErrorCode::Boundary)
     return "a batch with a request that has another id at the context's last position: it was not refused";

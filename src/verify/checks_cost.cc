@@ -190,7 +190,7 @@ Outcome Checks::check_fork_cost() {
   for (const size_t size : kSizes) {
     if (size + 1 > limit || (size > 256 && seconds_of_fill(size) > kMaxSeconds)) continue;
     const std::vector<int32_t> ids = make_filler(size);
-    Fork fork = grown == nullptr ? subject_.model().start() : grown->fork();
+    Fork fork = grown == nullptr ? subject_.model().start() : grown->fork_unchecked();
     fork.append(Ids(ids).subspan(fork.size()));
     grown = std::move(fork).seal();
     costs.push_back(measure_cost(subject_, *grown));

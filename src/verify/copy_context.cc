@@ -4,13 +4,13 @@
 #include <vector>
 
 #include "base/memory_region.h"
-#include "engine/context_impl.h"
+#include "engine/context_state.h"
 #include "kvfork/verify.h"
 
 namespace kvfork {
 
 std::shared_ptr<const Context> copy_context(const Context& context) {
-  const Context::Impl& source = context.impl();
+  const engine::ContextState& source = engine::state_of(context);
   source.expect_sound();
   const model::KvPrefix& kv = *source.kv;
   const model::KvLayout& layout = kv.layout();
@@ -27,13 +27,13 @@ std::shared_ptr<const Context> copy_context(const Context& context) {
     }
   }
   region->make_read_only();
-  auto copy = std::make_unique<Context::Impl>();
+  auto copy = std::make_unique<engine::ContextState>();
   copy->model = source.model;
   copy->ids = source.ids;
   copy->logits = source.logits;
   copy->origin = source.origin;
   copy->kv = model::KvPrefix::from_blocks(layout, kv.n_tokens(), nullptr, 0, blocks, region);
-  return std::make_shared<const Context>(std::move(copy));
+  return engine::StateAccess::make_context(std::move(copy));
 }
 
 }  // namespace kvfork

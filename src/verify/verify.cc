@@ -9,6 +9,7 @@
 #include "kvfork/error.h"
 #include "kvfork/fork.h"
 #include "kvfork/model.h"
+#include "kvfork/request.h"
 #include "verify/checks.h"
 #include "verify/verify_subject.h"
 
@@ -26,17 +27,15 @@ std::optional<size_t> find_difference(const Generation& a, const Generation& b) 
 
 }  // namespace
 
-ParityReport compare_uncached(const Context& context, size_t n_cached, std::span<const int32_t> request,
-                              const GenerateOptions& options) {
+ParityReport compare_uncached(const Context& context, const Request& request, const GenerateOptions& options) {
   GenerateOptions fingerprinted = options;
   fingerprinted.fingerprint_logits = true;
   ParityReport report;
-  Fork cached = context.fork_at(n_cached);
-  cached.append(request.subspan(n_cached));
+  Fork cached = context.fork(request);
   report.cached = generate(cached, fingerprinted);
   fingerprinted.speculation = Speculation::Off;  // the plain path proves the other, guesses and all
   Fork uncached = context.model()->start();
-  uncached.append(request);
+  uncached.append(request.ids());
   report.uncached = generate(uncached, fingerprinted);
   report.first_difference = find_difference(report.cached, report.uncached);
   return report;

@@ -19,7 +19,7 @@ std::shared_ptr<const Context> VerifySubject::prefill(Ids ids) {
 }
 
 Fork VerifySubject::fork(const Context& context, size_t n_tokens) {
-  return context.fork_at(n_tokens);
+  return context.fork_unchecked(n_tokens);
 }
 
 void VerifySubject::append(Fork& fork, Ids ids) {

@@ -107,7 +107,7 @@ TEST_F(Allocation, NoneWhileDecoding) {
     cases[3].logprobs = cases[3].fingerprint_logits = true;
     cases[4].speculation = Speculation::Lookup;
     for (const GenerateOptions& options : cases) {
-      Fork fork = context->fork();
+      Fork fork = context->fork_unchecked();
       fork.append(std::span(request).subspan(400));
       Count count(kNewTokens);
       EXPECT_EQ(generate(fork, options, [&](int32_t) { return count(); }).ids.size(), kNewTokens);
@@ -120,10 +120,12 @@ TEST_F(Allocation, NoneWhileDecodingTogether) {
   const auto model = Model::open(dir_.path(), {.n_threads = 2});
   const auto context = model->prefill(std::vector<int32_t>(300, 5));
   constexpr size_t kNewTokens = 300;
-  std::vector<BatchRequest> requests(6);
-  for (size_t i = 0; i < requests.size(); ++i) {
-    requests[i] = {.ids = std::vector<int32_t>(300, 5), .n_cached = 300, .options = {.max_new_tokens = kNewTokens}};
-    requests[i].ids.push_back(static_cast<int32_t>(i));
+  std::vector<BatchRequest> requests;
+  for (int32_t i = 0; i < 6; ++i) {
+    std::vector<int32_t> ids(300, 5);
+    ids.push_back(i);
+    requests.push_back(
+        {.request = Request::unchecked(std::move(ids), 300), .options = {.max_new_tokens = kNewTokens}});
   }
   // All six start and end together; tokens come in turns.
   Count count(requests.size() * (kNewTokens - 1));

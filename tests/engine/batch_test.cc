@@ -51,21 +51,18 @@ GenerateOptions random_options(std::mt19937& random) {
 
 // A request that goes on from the context's first n_cached tokens, possibly with nothing of its own.
 BatchRequest random_request(std::mt19937& random, const Context& context, size_t max_own) {
-  BatchRequest request;
   const bool whole = between(random, 0, 3) != 0;
-  request.n_cached = whole ? context.size() : between(random, 1, context.size() - 1);
-  const auto ids = context.ids().first(request.n_cached);
-  request.ids.assign(ids.begin(), ids.end());
+  const size_t n_cached = whole ? context.size() : between(random, 1, context.size() - 1);
+  std::vector<int32_t> ids(context.ids().begin(), context.ids().begin() + static_cast<ptrdiff_t>(n_cached));
   const size_t n_own = between(random, whole ? 0 : 1, max_own);
   const auto own = random_ids(random, n_own, context.model()->info().vocab_size);
-  request.ids.insert(request.ids.end(), own.begin(), own.end());
-  request.options = random_options(random);
-  return request;
+  ids.insert(ids.end(), own.begin(), own.end());
+  return {.request = Request::unchecked(std::move(ids), n_cached), .options = random_options(random)};
 }
 
 Generation alone(const Model& model, const BatchRequest& request) {
   Fork fork = model.start();
-  fork.append(request.ids);
+  fork.append(request.request.ids());
   return generate(fork, request.options);
 }
 
@@ -146,9 +143,10 @@ class BatchOfTinyModel : public testing::Test {
   }
 
   BatchRequest request(size_t n_own, size_t max_new_tokens) {
-    BatchRequest made{.ids = {context_->ids().begin(), context_->ids().end()}, .n_cached = context_->size()};
+    std::vector<int32_t> ids(context_->ids().begin(), context_->ids().end());
     const auto own = random_ids(random_, n_own, shape_.vocab_size);
-    made.ids.insert(made.ids.end(), own.begin(), own.end());
+    ids.insert(ids.end(), own.begin(), own.end());
+    BatchRequest made{.request = Request::unchecked(std::move(ids), context_->size()), .options = {}};
     made.options.max_new_tokens = max_new_tokens;
     made.options.fingerprint_logits = true;
     made.options.logprobs = true;
@@ -197,13 +195,18 @@ TEST_F(BatchOfTinyModel, AnErrorOfOneRequestLeavesTheOthersAlone) {
   for (size_t i = 0; i < 9; ++i) requests.push_back(request(6, 12));
   requests[0].options.sampling.temperature = -1;
   requests[2].options.max_new_tokens = 1500;
-  requests[4].ids[10] = (requests[4].ids[10] + 1) % 200;
-  requests[5].ids.back() = 211;
-  requests[6].n_cached = 0;
-  requests[8].n_cached = 61;
-  const std::map<size_t, ErrorCode> bad = {{0, ErrorCode::InvalidArgument}, {2, ErrorCode::Limit},
-                                           {4, ErrorCode::Boundary},        {5, ErrorCode::InvalidArgument},
-                                           {6, ErrorCode::InvalidArgument}, {8, ErrorCode::Boundary}};
+  auto ids = requests[4].request.ids();
+  ids[10] = (ids[10] + 1) % 200;
+  requests[4].request = Request::unchecked(ids, context_->size());
+  ids = requests[5].request.ids();
+  ids.back() = 211;
+  requests[5].request = Request::unchecked(ids, context_->size());
+  requests[8].request = Request::unchecked(requests[8].request.ids(), 61);
+  const std::map<size_t, ErrorCode> bad = {{0, ErrorCode::InvalidArgument},
+                                           {2, ErrorCode::Limit},
+                                           {4, ErrorCode::Boundary},
+                                           {5, ErrorCode::InvalidArgument},
+                                           {8, ErrorCode::Boundary}};
   for (const size_t width : {1u, 2u, 9u}) {
     const auto answers = run_batch(*context_, requests, {.max_width = width});
     for (size_t i = 0; i < requests.size(); ++i) {
@@ -218,13 +221,24 @@ TEST_F(BatchOfTinyModel, AnErrorOfOneRequestLeavesTheOthersAlone) {
   }
 }
 
+TEST_F(BatchOfTinyModel, ARequestReadsAtLeastOneTokenFromItsContextAndNoMoreThanItHas) {
+  for (const size_t n_cached : {0u, 4u}) {
+    try {
+      Request::unchecked({1, 2, 3}, n_cached);
+      ADD_FAILURE() << n_cached;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::InvalidArgument);
+    }
+  }
+}
+
 TEST_F(BatchOfTinyModel, AShorterForkNeedsSomethingToRun) {
   BatchRequest cut = request(0, 4);
-  cut.ids.resize(30);
-  cut.n_cached = 30;
+  const std::vector<int32_t> ids(context_->ids().begin(), context_->ids().begin() + 30);
+  cut.request = Request::unchecked(ids, 30);
   const auto answers = run_batch(*context_, {&cut, 1}, {});
   ASSERT_TRUE(answers[0].error);
-  cut.n_cached = 29;
+  cut.request = Request::unchecked(ids, 29);
   expect_equal(run_batch(*context_, {&cut, 1}, {})[0], alone(*model_, cut), 0);
 }
 

@@ -217,7 +217,7 @@ TEST_F(Generate, CallbackCanStop) {
 TEST_F(Generate, ARequestThatAddsNothingUsesTheContextsLogits) {
   const std::vector<int32_t> ids = {4, 5, 6, 7};
   const auto context = model_->prefill(ids);
-  Fork cached = context->fork();
+  Fork cached = context->fork_unchecked();
   Fork uncached = model_->start();
   uncached.append(ids);
   const GenerateOptions options{.max_new_tokens = 10, .fingerprint_logits = true};
@@ -235,7 +235,7 @@ TEST_F(Generate, SampledTokensAreEqualCachedAndUncached) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     GenerateOptions options{.max_new_tokens = 12};
     options.sampling = {.temperature = 1.5, .top_k = 50, .top_p = 0.95, .seed = seed};
-    Fork cached = context->fork();
+    Fork cached = context->fork_unchecked();
     cached.append(std::span(request).subspan(41));
     Fork uncached = model_->start();
     uncached.append(request);

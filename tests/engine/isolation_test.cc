@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "engine/context_impl.h"
+#include "engine/context_state.h"
 #include "kvfork/context.h"
 #include "kvfork/error.h"
 #include "kvfork/fork.h"
@@ -48,7 +48,7 @@ TEST_F(Isolation, ContextHashesTheSameAfterManyForks) {
       const auto context = model->prefill(ids(size, 1));
       const std::string hash = context->hash();
       for (uint32_t i = 0; i < 5; ++i) {
-        Fork fork = context->fork();
+        Fork fork = context->fork_unchecked();
         fork.append(ids(1 + 40 * i, i));
         generate(fork, {.max_new_tokens = 5});
         EXPECT_EQ(context->hash(), hash) << "after fork " << i << " of a context of " << size;
@@ -60,7 +60,7 @@ TEST_F(Isolation, ContextHashesTheSameAfterManyForks) {
 TEST_F(Isolation, AWriteThroughASealedPageFaults) {
   const auto model = Model::open(dir_.path(), {.n_threads = 1});
   const auto context = model->prefill(ids(100, 2));
-  const model::KvPrefix& kv = *context->impl().kv;
+  const model::KvPrefix& kv = *engine::state_of(*context).kv;
   for (size_t block = 0; block < kv.n_blocks(); ++block) {
     const model::KvLayout& layout = kv.layout();
     auto* first = const_cast<std::byte*>(kv.block(block).key(layout, 0, 0));
@@ -77,13 +77,13 @@ TEST_F(Isolation, AMarkerLeavesNoTraceInLaterRequests) {
     const auto context = model->prefill(ids(90, 3));
     const auto request = ids(20, 4);
     const auto logits_of_request = [&] {
-      Fork fork = context->fork();
+      Fork fork = context->fork_unchecked();
       fork.append(request);
       return std::vector<float>(fork.logits().begin(), fork.logits().end());
     };
     const auto before = logits_of_request();
     {
-      Fork marked = context->fork();
+      Fork marked = context->fork_unchecked();
       marked.append(std::vector<int32_t>(33, 7));
       generate(marked, {.max_new_tokens = 20});
       const auto during = logits_of_request();
@@ -98,7 +98,7 @@ TEST_F(Isolation, ConcurrentForksEqualEachAlone) {
   const auto model = Model::open(dir_.path(), {.n_threads = 2});
   const auto context = model->prefill(ids(70, 5));
   const auto answer = [&](uint32_t seed) {
-    Fork fork = context->fork();
+    Fork fork = context->fork_unchecked();
     fork.append(ids(10 + seed, seed));
     return generate(fork, {.max_new_tokens = 12, .fingerprint_logits = true}).logit_fingerprints;
   };
@@ -120,12 +120,12 @@ TEST_F(Isolation, ChildContextsOutliveTheirParents) {
   reference.append(all);
   std::shared_ptr<const Context> context = model->prefill(all.first(70));
   for (const size_t end : {71, 127, 128, 190}) {
-    Fork fork = context->fork();
+    Fork fork = context->fork_unchecked();
     fork.append(all.subspan(context->size(), end - context->size()));
     context = std::move(fork).seal();
     EXPECT_EQ(context->size(), end);
   }
-  Fork fork = context->fork();
+  Fork fork = context->fork_unchecked();
   fork.append(all.subspan(190));
   EXPECT_EQ(std::memcmp(fork.logits().data(), reference.logits().data(), reference.logits().size_bytes()), 0);
 }
@@ -140,16 +140,16 @@ TEST_F(Isolation, ForksInsideAContextHaveTheSameBits) {
     Fork reference = model->start();
     reference.append(all);
     for (const size_t start : {1, 63, 64, 65, 100, 128, 139, 140}) {
-      Fork fork = context->fork_at(start);
+      Fork fork = context->fork_unchecked(start);
       EXPECT_EQ(fork.shared_ids().size(), start);
       fork.append(all.subspan(start));
       EXPECT_EQ(std::memcmp(fork.logits().data(), reference.logits().data(), reference.logits().size_bytes()), 0)
           << "fork at " << start;
     }
-    EXPECT_THROW(context->fork_at(0), Error);
-    EXPECT_THROW(context->fork_at(141), Error);
-    EXPECT_THROW(context->fork_at(7).logits(), Error);
-    EXPECT_THROW(context->fork_at(7).seal(), Error);
+    EXPECT_THROW(context->fork_unchecked(0), Error);
+    EXPECT_THROW(context->fork_unchecked(141), Error);
+    EXPECT_THROW(context->fork_unchecked(7).logits(), Error);
+    EXPECT_THROW(context->fork_unchecked(7).seal(), Error);
   }
 }
 
@@ -157,10 +157,10 @@ TEST_F(Isolation, ForkCostsTheSameMemoryAtAnyContextLength) {
   const auto model = Model::open(dir_.path(), {.n_threads = 1});
   for (const size_t size : {1, 64, 1500}) {
     const auto context = model->prefill(ids(size, 7));
-    Fork fork = context->fork();
+    Fork fork = context->fork_unchecked();
     fork.append(ids(3, 8));
     const auto child = std::move(fork).seal();
-    EXPECT_LE(child->impl().kv->own_bytes(), child->impl().kv->layout().block_bytes() + 8192)
+    EXPECT_LE(engine::state_of(*child).kv->own_bytes(), engine::state_of(*child).kv->layout().block_bytes() + 8192)
         << "context of " << size;
   }
 }
@@ -168,7 +168,7 @@ TEST_F(Isolation, ForkCostsTheSameMemoryAtAnyContextLength) {
 TEST_F(Isolation, ARefusedCallLeavesTheTimelineAlone) {
   const auto model = Model::open(dir_.path(), {.n_threads = 1});
   const auto context = model->prefill(ids(60, 9));
-  Fork fork = context->fork();
+  Fork fork = context->fork_unchecked();
   fork.append(ids(4, 10));
   const std::vector<float> before(fork.logits().begin(), fork.logits().end());
   EXPECT_THROW(fork.append(std::vector<int32_t>{1, 2, static_cast<int32_t>(shape_.vocab_size)}), Error);

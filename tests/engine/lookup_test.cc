@@ -77,7 +77,7 @@ struct Outcome {
 };
 
 Outcome run(const Context& context, std::span<const int32_t> own, const GenerateOptions& options) {
-  Fork fork = context.fork();
+  Fork fork = context.fork_unchecked();
   fork.append(own);
   Outcome outcome;
   outcome.generation = generate(fork, options);

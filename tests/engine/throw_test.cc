@@ -45,10 +45,10 @@ class ThrowTest : public testing::Test {
 
 TEST_F(ThrowTest, AnAppendThatIsLeftTakesBackWhatItAdded) {
   const auto context = model_->prefill(ids().first(70));
-  Fork whole = context->fork();
+  Fork whole = context->fork_unchecked();
   whole.append(ids().subspan(70));
   for (const size_t stop : {512, 1024, 1200}) {
-    Fork fork = context->fork();
+    Fork fork = context->fork_unchecked();
     EXPECT_THROW(fork.append(ids().subspan(70),
                              [&](size_t done) {
                                if (done >= stop) throw std::runtime_error("stop");

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/mapped_file.h"
-#include "engine/context_impl.h"
+#include "engine/context_state.h"
 #include "kvfork/context.h"
 #include "kvfork/error.h"
 #include "kvfork/fork.h"
@@ -57,7 +57,7 @@ class ContextChain : public testing::Test {
   }
 
   std::shared_ptr<const Context> grown(const Context& context, size_t n_tokens) const {
-    Fork fork = context.fork();
+    Fork fork = context.fork_unchecked();
     fork.append(ids(n_tokens));
     return std::move(fork).seal();
   }
@@ -172,7 +172,7 @@ TEST_F(ContextChain, AFileThatCannotBeUsedHidesNoSoundOne) {
       EXPECT_EQ(refusal(harm.code, "question"), "");
       const auto opened = model_->open_context(file("question"));
       EXPECT_EQ(opened->hash(), hash_);
-      EXPECT_EQ(opened->parent()->parent()->impl().storage->path(), file(other));
+      EXPECT_EQ(engine::state_of(*opened->parent()->parent()).storage->path(), file(other));
       fs::remove(file(other));
     }
   }
@@ -206,7 +206,7 @@ TEST_F(ContextChain, AParentWithoutItsOwnIsPassedOverForOneThatIsWhole) {
   fs::remove(file("policy"));
   const auto opened = model_->open_context(file("question"));
   EXPECT_EQ(opened->hash(), hash_);
-  EXPECT_EQ(opened->parent()->impl().storage->path(), file("whole"));
+  EXPECT_EQ(engine::state_of(*opened->parent()).storage->path(), file("whole"));
   EXPECT_EQ(refusal(ErrorCode::InvalidArgument, "question"), "");
   fs::remove(file("whole"));
   const std::string message = refusal(ErrorCode::InvalidArgument, "question");
@@ -247,8 +247,8 @@ TEST_F(ContextChain, ParentsNeedNotBeCheckedAtOnce) {
   write("policy", with_damaged_keys(sound_));
   write("z copy", sound_);
   const auto opened = model_->open_context(file("question"), {.parent = "", .check_parents = false});
-  EXPECT_EQ(opened->parent()->parent()->impl().storage->path(), file("policy"));
-  EXPECT_THROW(opened->fork(), Error);
+  EXPECT_EQ(engine::state_of(*opened->parent()->parent()).storage->path(), file("policy"));
+  EXPECT_THROW(opened->fork_unchecked(), Error);
 }
 
 TEST_F(ContextChain, InspectionListsTheFilesThatOpeningTakes) {

@@ -18,7 +18,7 @@
 
 #include "base/checksum.h"
 #include "base/mapped_file.h"
-#include "engine/context_impl.h"
+#include "engine/context_state.h"
 #include "kvfork/context.h"
 #include "kvfork/error.h"
 #include "kvfork/fork.h"
@@ -103,7 +103,7 @@ class ContextFileTest : public testing::Test {
   }
 
   std::vector<float> continued(const Context& context, size_t n_tokens, std::span<const int32_t> more) const {
-    Fork fork = context.fork_at(n_tokens);
+    Fork fork = context.fork_unchecked(n_tokens);
     fork.append(more);
     return {fork.logits().begin(), fork.logits().end()};
   }
@@ -159,7 +159,7 @@ TEST_F(ContextFileTest, OpensWithTheBitsOfOneThatWasNeverSaved) {
       EXPECT_TRUE(same_bits(continued(*opened, size, more), continued(*context, size, more))) << size;
       EXPECT_TRUE(same_bits(continued(*opened, size / 2 + 1, more), continued(*context, size / 2 + 1, more)))
           << size;
-      EXPECT_TRUE(same_bits(opened->fork().logits(), context->logits()));
+      EXPECT_TRUE(same_bits(opened->fork_unchecked().logits(), context->logits()));
     }
   }
 }
@@ -168,10 +168,10 @@ TEST_F(ContextFileTest, KeysAndValuesAreUsedWhereTheFileIsMapped) {
   const auto model = open();
   model->prefill(ids(200))->save(file());
   const auto opened = model->open_context(file());
-  EXPECT_EQ(opened->impl().kv->own_bytes(), 0u);
-  auto* keys = const_cast<std::byte*>(opened->impl().kv->block(1).keys);
+  EXPECT_EQ(engine::state_of(*opened).kv->own_bytes(), 0u);
+  auto* keys = const_cast<std::byte*>(engine::state_of(*opened).kv->block(1).keys);
   EXPECT_DEATH(*keys = std::byte{1}, "");
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(opened->impl().kv->block(0).keys) % 4096, 0u);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(engine::state_of(*opened).kv->block(0).keys) % 4096, 0u);
 }
 
 TEST_F(ContextFileTest, TheSameContextGivesTheSameFileHoweverItWasMade) {
@@ -184,7 +184,7 @@ TEST_F(ContextFileTest, TheSameContextGivesTheSameFileHoweverItWasMade) {
     // Forks inside a longer context: nothing of its later tokens may be left in the block that is shared in part.
     auto longer = ids(190, 7);
     std::copy(all.begin(), all.begin() + 70, longer.begin());
-    Fork fork = model->prefill(longer)->fork_at(70);
+    Fork fork = model->prefill(longer)->fork_unchecked(70);
     fork.append(all.subspan(70));
     std::move(fork).seal()->save(file("b"), {.flatten = true});
     EXPECT_EQ(read(file("a")), read(file("b"))) << n_tokens;
@@ -200,7 +200,7 @@ TEST_F(ContextFileTest, EveryDamageIsRefused) {
   const auto refused = [&](const std::string& content, const std::string& what) {
     write(file(), content);
     EXPECT_FALSE(opens_whole(model, file())) << what;
-    EXPECT_THROW(model->open_context(file())->fork(), Error) << what;
+    EXPECT_THROW(model->open_context(file())->fork_unchecked(), Error) << what;
   };
   // Keys and values come first in the data; damage to anything else is seen without looking at them.
   const size_t keys_begin = header_bytes(sound);
@@ -232,7 +232,7 @@ TEST_F(ContextFileTest, EveryDamageIsRefused) {
   }
   // Two blocks exchanged, each sound by itself.
   const size_t data = header_bytes(sound);
-  const size_t block = model->prefill(ids(70))->impl().kv->layout().keys_bytes();
+  const size_t block = engine::state_of(*model->prefill(ids(70))).kv->layout().keys_bytes();
   refused(sound.substr(0, data) + sound.substr(data + block, block) + sound.substr(data, block) +
               sound.substr(data + 2 * block),
           "blocks exchanged");
@@ -248,9 +248,9 @@ TEST_F(ContextFileTest, KeysAndValuesAreCheckedAtTheFirstFork) {
   write(file(), damaged);
   const auto opened = model->open_context(file());
   for (int i = 0; i < 2; ++i) {
-    EXPECT_NE(message_of(ErrorCode::Corrupt, [&] { opened->fork(); }).find("layers.0.k, block 0"),
+    EXPECT_NE(message_of(ErrorCode::Corrupt, [&] { opened->fork_unchecked(); }).find("layers.0.k, block 0"),
               std::string::npos);
-    message_of(ErrorCode::Corrupt, [&] { opened->fork_at(3); });
+    message_of(ErrorCode::Corrupt, [&] { opened->fork_unchecked(3); });
     message_of(ErrorCode::Corrupt, [&] { opened->check(); });
     message_of(ErrorCode::Corrupt, [&] { opened->hash(); });
     message_of(ErrorCode::Corrupt, [&] { opened->save(file("copy")); });
@@ -261,7 +261,7 @@ TEST_F(ContextFileTest, AFileThatIsCutOrChangedWhileOpenIsNoticed) {
   const auto model = open();
   model->prefill(ids(200))->save(file());
   const auto opened = model->open_context(file());
-  Fork fork = opened->fork();
+  Fork fork = opened->fork_unchecked();
   const std::string sound = read(file());
   {
     std::fstream stream(file(), std::ios::binary | std::ios::in | std::ios::out);
@@ -269,7 +269,7 @@ TEST_F(ContextFileTest, AFileThatIsCutOrChangedWhileOpenIsNoticed) {
     stream.put(static_cast<char>(sound[header_bytes(sound) + 500] ^ 1));
   }
   fs::last_write_time(file(), fs::last_write_time(file()) + std::chrono::seconds(5));
-  message_of(ErrorCode::Corrupt, [&] { opened->fork(); });
+  message_of(ErrorCode::Corrupt, [&] { opened->fork_unchecked(); });
   message_of(ErrorCode::Corrupt, [&] { fork.append(ids(3)); });
   {
     std::fstream stream(file(), std::ios::binary | std::ios::in | std::ios::out);
@@ -279,7 +279,7 @@ TEST_F(ContextFileTest, AFileThatIsCutOrChangedWhileOpenIsNoticed) {
   fs::last_write_time(file(), fs::last_write_time(file()) + std::chrono::seconds(5));
   fork.append(ids(3));
   fs::resize_file(file(), sound.size() / 2);
-  message_of(ErrorCode::Corrupt, [&] { opened->fork(); });
+  message_of(ErrorCode::Corrupt, [&] { opened->fork_unchecked(); });
   message_of(ErrorCode::Corrupt, [&] { fork.append(ids(3)); });
   EXPECT_EQ(opened->logits().size(), shape_.vocab_size);
   EXPECT_GE(opened->logits()[0], -1e30f);
@@ -345,7 +345,7 @@ TEST_F(ContextFileTest, ACopiedModelIsTheSameModel) {
   open()->prefill(ids(70))->save(file());
   const fs::path copy = dir_.path() / "elsewhere";
   fs::copy(model_dir(), copy);
-  EXPECT_EQ(Model::open(copy, {.n_threads = 2})->open_context(file())->fork().size(), 70u);
+  EXPECT_EQ(Model::open(copy, {.n_threads = 2})->open_context(file())->fork_unchecked().size(), 70u);
 }
 
 TEST_F(ContextFileTest, EveryBitOfTheWeightsCountsAndTheirFingerprintIsRemembered) {
@@ -375,7 +375,7 @@ TEST_F(ContextFileTest, NestedContextsNameTheirParents) {
     const auto whole = ids(300);
     const std::span<const int32_t> all(whole);
     const auto make_child = [&](const Context& parent, size_t from, size_t to) {
-      Fork fork = parent.fork_at(from);
+      Fork fork = parent.fork_unchecked(from);
       fork.append(all.subspan(from, to - from));
       return std::move(fork).seal();
     };
@@ -415,7 +415,7 @@ TEST_F(ContextFileTest, NestedContextsNameTheirParents) {
     damaged[header_bytes(damaged) + 100] = static_cast<char>(damaged[header_bytes(damaged) + 100] ^ 1);
     write(file("away/policy"), damaged);
     message_of(ErrorCode::Corrupt,
-               [&] { model->open_context(file("customer"), {.parent = file("away/policy")})->fork(); });
+               [&] { model->open_context(file("customer"), {.parent = file("away/policy")})->fork_unchecked(); });
     message_of(ErrorCode::Corrupt,
                [&] { model->open_context(file("customer"), {.parent = file("away/policy")})->check(); });
     for (const char* name : {"customer", "question", "deeper", "flat", "never nested"}) fs::remove(file(name));

@@ -198,7 +198,7 @@ Answers ask(const Context& context) {
   keep(context.logits());
   const std::vector<int32_t> more = {7, 8, 9};
   for (const size_t n_tokens : {context.size(), context.size() / 2 + 1}) {
-    Fork fork = context.fork_at(n_tokens);
+    Fork fork = context.fork_unchecked(n_tokens);
     fork.append(more);
     keep(fork.logits());
   }
@@ -215,7 +215,7 @@ class ContextMutation : public testing::Test {
     const Prompt prompt = prompter.make_context(BoundaryMode::Message);
     const auto parent = model_->prefill(prompt.ids, {}, prompter.make_origin(BoundaryMode::Message, prompt));
     parent->save(path("parent"));
-    Fork fork = parent->fork();
+    Fork fork = parent->fork_unchecked();
     fork.append(std::vector<int32_t>(90, 11));
     const auto child = std::move(fork).seal();
     child->save(path("child"));

@@ -10,7 +10,7 @@
 #include <functional>
 #include <vector>
 
-#include "engine/fork_impl.h"
+#include "engine/fork_state.h"
 #include "kvfork/context.h"
 #include "kvfork/fork.h"
 #include "kvfork/model.h"
@@ -60,11 +60,11 @@ TEST_F(Cost, AForkTakesNoMoreTimeOrMemoryForALongContext) {
     const auto context = test::make_random_context(model_, n_tokens);
     std::vector<Fork> forks;
     forks.reserve(200);
-    const auto times = sorted_ms(200, [&] { forks.push_back(context->fork()); });
+    const auto times = sorted_ms(200, [&] { forks.push_back(context->fork_unchecked()); });
     EXPECT_LE(times[times.size() / 2], 0.1) << n_tokens;
     forks[0].append(more);
-    own_bytes.push_back(forks[0].impl().kv.own_bytes());
-    EXPECT_EQ(forks[1].impl().kv.own_bytes(), 0u);
+    own_bytes.push_back(engine::state_of(forks[0]).kv.own_bytes());
+    EXPECT_EQ(engine::state_of(forks[1]).kv.own_bytes(), 0u);
   }
   EXPECT_GT(own_bytes[0], 0u);
   EXPECT_EQ(own_bytes[1], own_bytes[0]);
@@ -74,7 +74,7 @@ TEST_F(Cost, AForkTakesNoMoreTimeOrMemoryForALongContext) {
 TEST_F(Cost, ASavedContextOpensWithinAMillisecondAndAnswersInTheSameBits) {
   const std::vector<int32_t> more = {5, 6, 7};
   const auto answer = [&](const Context& context) {
-    Fork fork = context.fork();
+    Fork fork = context.fork_unchecked();
     fork.append(more);
     return std::vector<float>(fork.logits().begin(), fork.logits().end());
   };

@@ -199,7 +199,8 @@ class Case {
       context = std::move(fork).seal();
       EXPECT_TRUE(same_bits(context->logits(), row(context->size()))) << "sealed at " << context->size();
       if (is_done) return context;
-      fork = random_.one_in(2) ? context->fork() : context->fork_at(random_.between(1, context->size()));
+      fork = random_.one_in(2) ? context->fork_unchecked()
+                               : context->fork_unchecked(random_.between(1, context->size()));
     }
   }
 
@@ -273,7 +274,7 @@ class Case {
 
   void answer_alone(const Context& context) {
     const size_t n_shared = random_.one_in(2) ? context.size() : random_.between(1, context.size());
-    Fork fork = context.fork_at(n_shared);
+    Fork fork = context.fork_unchecked(n_shared);
     while (fork.size() < ids_.size()) step(fork, random_.between(1, ids_.size() - fork.size()));
     expect_equal(generate(fork, options_), truth_.answer, "alone");
   }
@@ -284,19 +285,19 @@ class Case {
     const size_t n_requests = random_.between(1, 6);
     const size_t own_place = random_.between(0, n_requests - 1);
     for (size_t i = 0; i < n_requests; ++i) {
-      BatchRequest request{.ids = ids_, .n_cached = context.size(), .options = options_};
+      Ids ids = ids_;
+      size_t n_cached = context.size();
+      GenerateOptions options = options_;
       if (i != own_place) {
-        request.n_cached = random_.one_in(2) ? context.size() : random_.between(1, context.size());
-        request.ids.resize(request.n_cached);
-        const Ids own =
-            random_.ids(random_.between(request.n_cached == context.size() ? 0 : 1, random_.one_in(5) ? 80 : 9),
-                        world_.vocab_size());
-        request.ids.insert(request.ids.end(), own.begin(), own.end());
-        request.options = random_.options();
+        n_cached = random_.one_in(2) ? context.size() : random_.between(1, context.size());
+        ids.resize(n_cached);
+        const Ids own = random_.ids(random_.between(n_cached == context.size() ? 0 : 1, random_.one_in(5) ? 80 : 9),
+                                    world_.vocab_size());
+        ids.insert(ids.end(), own.begin(), own.end());
+        options = random_.options();
       }
-      truths.push_back(i == own_place ? truth_.answer
-                                      : find_truth(world_.plain(), request.ids, request.options).answer);
-      requests.push_back(std::move(request));
+      truths.push_back(i == own_place ? truth_.answer : find_truth(world_.plain(), ids, options).answer);
+      requests.push_back({.request = Request::unchecked(std::move(ids), n_cached), .options = std::move(options)});
     }
     size_t n_answers = 0;
     answer_all(context, requests, {.max_width = random_.between(1, n_requests)},

@@ -8,15 +8,15 @@
 #include <vector>
 
 #include "base/memory_region.h"
-#include "engine/context_impl.h"
-#include "engine/model_impl.h"
+#include "engine/context_state.h"
+#include "engine/model_state.h"
 #include "kvfork/context.h"
 
 namespace kvfork::test {
 
 inline std::shared_ptr<const Context> make_random_context(const std::shared_ptr<const Model>& model,
                                                           size_t n_tokens) {
-  const model::KvLayout& layout = model->impl().kv_layout;
+  const model::KvLayout& layout = engine::state_of(*model).kv_layout;
   const size_t n_blocks = (n_tokens + kernels::kBlockTokens - 1) / kernels::kBlockTokens;
   const auto region = std::make_shared<base::MemoryRegion>(
       base::MemoryRegion::allocate(n_blocks * layout.block_bytes(), "random context"));
@@ -29,13 +29,13 @@ inline std::shared_ptr<const Context> make_random_context(const std::shared_ptr<
     const std::byte* at = region->data() + i * layout.block_bytes();
     blocks.push_back({.keys = at, .values = at + layout.keys_bytes(), .layer_stride = layout.layer_bytes()});
   }
-  auto context = std::make_unique<Context::Impl>();
+  auto context = std::make_unique<engine::ContextState>();
   context->model = model;
   for (size_t i = 0; i < n_tokens; ++i)
     context->ids.push_back(static_cast<int32_t>(random() % model->info().vocab_size));
   context->logits.assign(model->info().vocab_size, 0.5f);
   context->kv = model::KvPrefix::from_blocks(layout, n_tokens, nullptr, 0, blocks, region);
-  return std::make_shared<const Context>(std::move(context));
+  return engine::StateAccess::make_context(std::move(context));
 }
 
 }  // namespace kvfork::test

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/context_impl.h"
+#include "engine/context_state.h"
 #include "kvfork/error.h"
 #include "kvfork/text.h"
 #include "tests/support/each_setup.h"
@@ -43,7 +43,7 @@ std::shared_ptr<const Model> shared_model() {
 
 // Flips one bit of the context's memory, sealed as it is.
 void flip_bit(const Context& context, size_t block, size_t byte_of_value = 2, std::byte mask = std::byte{0x40}) {
-  const model::KvPrefix& kv = *context.impl().kv;
+  const model::KvPrefix& kv = *engine::state_of(context).kv;
   auto* byte = const_cast<std::byte*>(kv.block(block).value(kv.layout(), 0, 0)) + byte_of_value;
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   auto* start = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(byte) / page * page);
@@ -189,7 +189,7 @@ TEST_F(Verify, ACopiedContextHasTheSameBitsInOtherMemory) {
   const auto context = model_->prefill(prompter_.make_context(BoundaryMode::Message).ids);
   const auto copy = copy_context(*context);
   EXPECT_EQ(copy->hash(), context->hash());
-  EXPECT_NE(copy->impl().kv->block(0).keys, context->impl().kv->block(0).keys);
+  EXPECT_NE(engine::state_of(*copy).kv->block(0).keys, engine::state_of(*context).kv->block(0).keys);
   const std::string hash = context->hash();
   flip_bit(*copy, 0);
   EXPECT_NE(copy->hash(), hash);
@@ -422,7 +422,9 @@ TEST_F(Verify, ALimitThatIsOffByOneFailsLimit) {
 
 struct CopiesTheContext : VerifySubject {
   using VerifySubject::VerifySubject;
-  Fork fork(const Context& context, size_t n_tokens) override { return copy_context(context)->fork_at(n_tokens); }
+  Fork fork(const Context& context, size_t n_tokens) override {
+    return copy_context(context)->fork_unchecked(n_tokens);
+  }
 };
 
 // Fast to fork, but each fork comes to hold a copy of the context.
@@ -519,7 +521,7 @@ struct LosesABlock : VerifySubject {
   using VerifySubject::VerifySubject;
   std::shared_ptr<const Context> open(const std::string& path) override {
     auto opened = copy_context(*VerifySubject::open(path));
-    flip_bit(*opened, opened->impl().kv->n_blocks() - 1);
+    flip_bit(*opened, engine::state_of(*opened).kv->n_blocks() - 1);
     return opened;
   }
 };
@@ -597,7 +599,11 @@ struct BatchServesAnything : VerifySubject {
   std::vector<BatchAnswer> answer_all(const Context& context, std::span<const BatchRequest> requests,
                                       size_t width) override {
     std::vector<BatchRequest> other(requests.begin(), requests.end());
-    for (BatchRequest& request : other) std::copy_n(context.ids().begin(), request.n_cached, request.ids.begin());
+    for (auto& [request, options] : other) {
+      std::vector<int32_t> ids = request.ids();
+      std::copy_n(context.ids().begin(), request.n_cached(), ids.begin());
+      request = Request::unchecked(std::move(ids), request.n_cached());
+    }
     return VerifySubject::answer_all(context, other, width);
   }
 };

@@ -5,15 +5,15 @@
 #include <utility>
 #include <vector>
 
+#include "engine/state_access.h"
 #include "kvfork/context.h"
-#include "kvfork/fork.h"
 #include "kvfork/model.h"
 #include "model/kv_cache.h"
 
-namespace kvfork {
+namespace kvfork::engine {
 
-struct Fork::Impl {
-  Impl(std::shared_ptr<const Model> owner, std::shared_ptr<const Context> parent, model::KvSequence sequence)
+struct ForkState {
+  ForkState(std::shared_ptr<const Model> owner, std::shared_ptr<const Context> parent, model::KvSequence sequence)
       : model(std::move(owner)), context(std::move(parent)), kv(std::move(sequence)) {}
 
   std::shared_ptr<const Model> model;
@@ -24,6 +24,7 @@ struct Fork::Impl {
   std::vector<float> next_logits;  // those of an append that has not ended
   bool is_running = false;         // inside of append or append_scored
   bool is_spent = false;           // sealed
+  size_t request_size = 0;         // tokens of the request that it was made for
 };
 
-}  // namespace kvfork
+}  // namespace kvfork::engine

@@ -9,18 +9,16 @@
 
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
+#include "engine/state_access.h"
 #include "kernels/kernels.h"
 #include "kvfork/identity.h"
-#include "kvfork/model.h"
 #include "kvfork/text.h"
 #include "model/forward.h"
 #include "model/kv_cache.h"
 #include "model/scratch.h"
 #include "model/weights.h"
 
-namespace kvfork {
-
-namespace engine {
+namespace kvfork::engine {
 
 /// Rows of the largest pass: longer inputs are run in parts of this many.
 inline constexpr size_t kMaxPassRows = 512;
@@ -52,10 +50,8 @@ class ScratchPool {
   mutable size_t n_made_ = 0;
 };
 
-}  // namespace engine
-
-struct Model::Impl {
-  Impl(const std::string& path, const ModelOptions& options);
+struct ModelState {
+  ModelState(const std::string& path, const ModelOptions& options);
 
   checkpoint::Checkpoint checkpoint;
   const kernels::KernelTable& kernels;
@@ -63,7 +59,7 @@ struct Model::Impl {
   model::Weights weights;
   model::KvLayout kv_layout;
   model::Forward forward;
-  engine::ScratchPool scratch;
+  ScratchPool scratch;
   ModelInfo info;
   GenerationDefaults defaults;
 
@@ -73,4 +69,4 @@ struct Model::Impl {
   mutable Identity identity;
 };
 
-}  // namespace kvfork
+}  // namespace kvfork::engine

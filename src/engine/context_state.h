@@ -6,14 +6,12 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "kvfork/context.h"
+#include "engine/state_access.h"
 #include "kvfork/model.h"
 #include "kvfork/prompt.h"
 #include "model/kv_cache.h"
 
-namespace kvfork {
-
-namespace engine {
+namespace kvfork::engine {
 
 /// What keys and values are mapped from, when it is a file that could change while it is open.
 class ContextStorage {
@@ -26,20 +24,22 @@ class ContextStorage {
   virtual void expect_sound(const base::ThreadPool& pool) const = 0;
 };
 
-}  // namespace engine
-
-struct Context::Impl {
+struct ContextState {
   std::shared_ptr<const Model> model;
   std::shared_ptr<const model::KvPrefix> kv;
-  std::vector<int32_t> ids;                               // [kv->n_tokens()]
-  std::vector<float> logits;                              // [vocab_size]
-  std::shared_ptr<const ContextOrigin> origin;            // null: from ids alone
-  std::shared_ptr<const Context> parent;                  // null: starts at position 0
-  std::shared_ptr<const engine::ContextStorage> storage;  // null: made in this process
+  std::vector<int32_t> ids;                       // [kv->n_tokens()]
+  std::vector<float> logits;                      // [vocab_size]
+  std::shared_ptr<const ContextOrigin> origin;    // null: from ids alone
+  std::shared_ptr<const Context> parent;          // null: starts at position 0
+  std::shared_ptr<const ContextStorage> storage;  // null: made in this process
 
   /// Before the mapped files of this context and its parents are read: that they are whole and as they were when
   /// they were checked. The first call checks every byte. Throws Error{Corrupt, Io}.
   void expect_sound() const;
 };
 
-}  // namespace kvfork
+/// A fork at the end of what the request shares with the context; nothing of the request has been run. Throws as
+/// Context::fork.
+Fork start_fork(const Context& context, const Request& request);
+
+}  // namespace kvfork::engine
