@@ -38,13 +38,13 @@ void open(std::span<const uint8_t> bytes) {
   const auto file = kvfork::saved::ContextFile::open(input.path());
   file->check(pool);
   file->expect_sound(pool);
-  const auto& layout = file->layout();
+  const auto& layout = *file->layout();
   size_t sum = 0;
   for (const auto& block : file->blocks()) {
-    for (size_t layer = 0; layer < layout.n_layers; ++layer) {
-      for (size_t i = 0; i < layout.keys_bytes(); i += 64)
+    for (size_t layer = 0; layer < layout.n_layers(); ++layer) {
+      for (size_t i = 0; i < layout.keys_bytes(layer); i += 64)
         sum += static_cast<size_t>(block.key(layout, layer, 0)[i]);
-      sum += static_cast<size_t>(block.value(layout, layer, layout.n_kv_heads)[-1]);
+      sum += static_cast<size_t>(block.value(layout, layer, layout.layer(layer).n_kv_heads)[-1]);
     }
   }
   if (file->ids().size() != file->header().n_tokens || sum > bytes.size() * 255) std::abort();

@@ -34,7 +34,7 @@ size_t bytes_of(const BatchRequest& request, const engine::ModelState& model) {
   size_t bytes_per_id = sizeof(float);
   if (request.options.sampling.temperature > 0) bytes_per_id += engine::Sampler::kBytesPerId;
   if (request.options.repetition_penalty != 1.0) bytes_per_id += 2 * sizeof(float) + 1;
-  return n_blocks * model.kv_layout.block_bytes() + model.info.vocab_size * bytes_per_id +
+  return n_blocks * model.kv_layout->block_bytes() + model.info.vocab_size * bytes_per_id +
          tokens_of(request) * sizeof(int32_t);
 }
 
@@ -58,7 +58,7 @@ struct Running {
         on_token(std::move(token_callback)),
         fork(engine::start_fork(context, whole.request)),
         answer(*context.model(), {}, whole.request.ids(), whole.options),
-        pending(whole.request.new_ids()) {
+        pending(std::span(whole.request.ids()).subspan(fork.size())) {
     fork.reserve(whole.request.size() + whole.options.max_new_tokens);
   }
 
@@ -225,7 +225,7 @@ BatchPlan plan_batch(const Model& model, std::span<const BatchRequest> requests,
     plan.largest_request_bytes = std::max(plan.largest_request_bytes, bytes_of(request, engine::state_of(model)));
   }
   plan.memory_bytes = options.memory_bytes;
-  const size_t prefill_bytes = blocks_of(n_prefill_tokens) * engine::state_of(model).kv_layout.block_bytes();
+  const size_t prefill_bytes = blocks_of(n_prefill_tokens) * engine::state_of(model).kv_layout->block_bytes();
   if (plan.memory_bytes == 0) {
     const size_t available = base::available_memory() / 10 * 9;  // the rest: activations and whatever else grows
     plan.memory_bytes = available - std::min(available, prefill_bytes);

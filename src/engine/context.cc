@@ -52,7 +52,8 @@ size_t Context::size() const noexcept {
   return state_->ids.size();
 }
 size_t Context::kv_bytes() const noexcept {
-  return state_->ids.size() * state_->kv->layout().token_bytes();
+  const model::StateLayout& layout = state_->kv->layout();
+  return size() * layout.token_bytes() + state_->kv->states().size() * layout.n_state_floats() * sizeof(float);
 }
 std::span<const float> Context::logits() const noexcept {
   return state_->logits;
@@ -66,7 +67,7 @@ const std::shared_ptr<const Context>& Context::parent() const noexcept {
 
 Fork Context::fork(const Request& request, const std::function<void(size_t)>& on_progress) const {
   Fork fork = engine::start_fork(*this, request);
-  fork.append(request.new_ids(), on_progress);
+  fork.append(std::span(request.ids()).subspan(fork.size()), on_progress);
   return fork;
 }
 
@@ -78,9 +79,19 @@ Fork Context::fork(std::vector<int32_t> request_ids, BoundaryMode mode,
 Fork Context::fork_unchecked(size_t n_tokens) const {
   if (n_tokens == 0 || n_tokens > size())
     base::fail(ErrorCode::InvalidArgument, "fork: expected a position from 1 to {}, found {}", size(), n_tokens);
-  state_->expect_sound();
-  return engine::StateAccess::make_fork(std::make_unique<engine::ForkState>(
-      state_->model, shared_from_this(), model::KvSequence(state_->kv, n_tokens)));
+  Fork fork = engine::start_fork(*this, n_tokens);
+  fork.append(ids().first(n_tokens).subspan(fork.size()));
+  return fork;
+}
+
+// At the last place before n_tokens where a fork can start.
+Fork engine::start_fork(const Context& context, size_t n_tokens) {
+  const ContextState& state = state_of(context);
+  state.expect_sound();
+  const size_t start = state.kv->last_start(n_tokens);
+  auto kv = start == 0 ? model::KvSequence(state_of(*state.model).kv_layout) : model::KvSequence(state.kv, start);
+  return StateAccess::make_fork(
+      std::make_unique<ForkState>(state.model, context.shared_from_this(), std::move(kv)));
 }
 
 Fork engine::start_fork(const Context& context, const Request& request) {
@@ -88,7 +99,7 @@ Fork engine::start_fork(const Context& context, const Request& request) {
   if (request.n_new() == 0 && request.n_cached() < context.size())
     base::fail(ErrorCode::InvalidArgument,
                "cached tokens: expected fewer than the request's {}, so that something is run", request.size());
-  Fork fork = context.fork_unchecked(request.n_cached());
+  Fork fork = start_fork(context, request.n_cached());
   state_of(fork).request_size = request.size();
   return fork;
 }
@@ -96,14 +107,16 @@ Fork engine::start_fork(const Context& context, const Request& request) {
 std::string Context::hash() const {
   state_->expect_sound();
   base::Sha256 sha;
-  const model::KvLayout& layout = state_->kv->layout();
+  const model::StateLayout& layout = state_->kv->layout();
   for (size_t i = 0; i < state_->kv->n_blocks(); ++i) {
     const model::KvBlock& block = state_->kv->block(i);
-    for (size_t layer = 0; layer < layout.n_layers; ++layer) {
-      sha.add({block.key(layout, layer, 0), layout.keys_bytes()});
-      sha.add({block.value(layout, layer, 0), layout.values_bytes()});
+    for (size_t layer = 0; layer < layout.n_layers(); ++layer) {
+      sha.add({block.key(layout, layer, 0), layout.keys_bytes(layer)});
+      sha.add({block.value(layout, layer, 0), layout.values_bytes(layer)});
     }
   }
+  for (const model::States& states : state_->kv->states())
+    sha.add(std::as_bytes(std::span(states.floats.get(), layout.n_state_floats())));
   return sha.hex();
 }
 

@@ -38,8 +38,10 @@ struct ContextState {
   void expect_sound() const;
 };
 
-/// A fork at the end of what the request shares with the context; nothing of the request has been run. Throws as
-/// Context::fork.
+/// A fork that starts at the last place up to n_tokens where the context's layers allow it: n_tokens itself, unless
+/// they have states. Nothing has been run. Throws Error{Corrupt} as Context::fork.
+Fork start_fork(const Context& context, size_t n_tokens);
+/// The same for the tokens that a request shares with the context. Throws as Context::fork.
 Fork start_fork(const Context& context, const Request& request);
 
 }  // namespace kvfork::engine

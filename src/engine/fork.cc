@@ -55,6 +55,7 @@ class Append {
   explicit Append(engine::ForkState& fork) noexcept
       : fork_(fork), n_tokens_(fork.kv.n_tokens()), n_own_(fork.own_ids.size()) {
     fork_.is_running = true;
+    fork_.kv.mark();
   }
   ~Append() {
     fork_.is_running = false;

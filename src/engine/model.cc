@@ -137,10 +137,9 @@ engine::ModelState::ModelState(const std::string& path, const ModelOptions& opti
       kernels(select_kernel_set(options.kernel_set)),
       pool(options.n_threads),
       weights(model::make_weights(checkpoint)),
-      kv_layout{.n_layers = checkpoint.config().num_hidden_layers,
-                .n_kv_heads = checkpoint.config().num_key_value_heads,
-                .head_dim = checkpoint.config().head_dim,
-                .type = options.mode == ComputeMode::BFloat16 ? kernels::Element::BF16 : kernels::Element::F32},
+      kv_layout(std::make_shared<model::StateLayout>(model::StateLayout::of(
+          checkpoint.config().spec,
+          options.mode == ComputeMode::BFloat16 ? kernels::Element::BF16 : kernels::Element::F32))),
       forward(checkpoint.config().spec, weights, kernels, pool, rounding_of(options.mode)),
       scratch(checkpoint.config().spec, kernels, pool.n_threads()),
       info{.path = path,
@@ -152,7 +151,7 @@ engine::ModelState::ModelState(const std::string& path, const ModelOptions& opti
            .n_layers = checkpoint.config().num_hidden_layers,
            .hidden_size = checkpoint.config().hidden_size,
            .max_position_embeddings = longest_timeline(checkpoint.config()),
-           .kv_bytes_per_token = kv_layout.token_bytes(),
+           .kv_bytes_per_token = kv_layout->token_bytes(),
            .weight_bytes = checkpoint.file_bytes()},
       defaults(make_defaults(checkpoint)) {}
 

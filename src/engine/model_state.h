@@ -57,7 +57,7 @@ struct ModelState {
   const kernels::KernelTable& kernels;
   base::ThreadPool pool;
   model::Weights weights;
-  model::KvLayout kv_layout;
+  std::shared_ptr<const model::StateLayout> kv_layout;
   model::Forward forward;
   ScratchPool scratch;
   ModelInfo info;

@@ -16,13 +16,22 @@ RowsOnTrial::RowsOnTrial(ForkState& fork, std::span<const int32_t> ids, std::spa
   const auto scratch = model.scratch.borrow(ids.size());
   fork.logits.resize(model.info.vocab_size);
   fork.own_ids.reserve(fork.own_ids.size() + ids.size());
+  fork.kv.mark();
   const model::Step step{.kv = &fork.kv, .ids = ids, .n_logits = ids.size()};
   model.forward.run({&step, 1}, logits.data(), *scratch);
-  fork.kv.rewind(position_);
+  fork.kv.show(position_);
 }
 
+// Rows that did not join are cleared. States cannot be taken back to the last row that joined: they are computed
+// again from where they were before the trial, in a pass that has the memory of the first.
 RowsOnTrial::~RowsOnTrial() {
   fork_.kv.clear_to(position_ + ids_.size());
+  if (n_kept_ == ids_.size() || !fork_.kv.layout().has_states()) return;
+  fork_.kv.rewind(position_);
+  if (n_kept_ == 0) return;
+  const ModelState& model = state_of(*fork_.model);
+  const model::Step step{.kv = &fork_.kv, .ids = ids_.first(n_kept_), .n_logits = 0};
+  model.forward.run({&step, 1}, nullptr, *model.scratch.borrow(ids_.size()));
 }
 
 std::span<const float> RowsOnTrial::keep_next() {
@@ -31,7 +40,7 @@ std::span<const float> RowsOnTrial::keep_next() {
   std::copy(row.begin(), row.end(), fork_.logits.begin());
   fork_.own_ids.push_back(ids_[n_kept_]);
   ++n_kept_;
-  fork_.kv.advance(1);
+  fork_.kv.show(position_ + n_kept_);
   return row;
 }
 

@@ -212,7 +212,7 @@ void Attention::store_tile(const AttentionTile& tile, size_t index, const LayerW
     const size_t slot = position % kBlock;
     size_t n = 1;
     while (row + n < end && slot + n < kBlock && scratch.tokens[row + n].kv == kv) ++n;
-    const KvLayout& layout = kv->layout();
+    const StateLayout& layout = kv->layout();
     const OwnKvBlock& block = kv->own_block(position / kBlock);
     kernels_.store_kv({.k = scratch.projected + row * width + k,
                        .k_stride = width,
@@ -221,7 +221,7 @@ void Attention::store_tile(const AttentionTile& tile, size_t index, const LayerW
                        .n_tokens = n,
                        .head_dim = heads.head_dim,
                        .slot = slot,
-                       .kv_type = layout.type,
+                       .kv_type = layout.type(),
                        .k_block = block.key(layout, index, tile.kv_head),
                        .v_block = block.value(layout, index, tile.kv_head)});
     row += n;
@@ -238,7 +238,7 @@ void Attention::walk_block(const Walk& walk, size_t block, const AttentionPart& 
   const auto begins = [&](size_t i) { return block % kChunkBlocks == 0 || walk.first_key(i) >= block_begin; };
   const auto same = [&](size_t i, size_t j) {
     const KvSequence *a = walk.token(i).kv, *b = walk.token(j).kv;
-    return begins(i) == begins(j) && (a == b || a->block(block).keys == b->block(block).keys);
+    return begins(i) == begins(j) && (a == b || a->block(block) == b->block(block));
   };
   walk.for_runs(block_begin, block_end, same, [&](size_t first, size_t n_tokens) {
     size_t n_rows = 0;
@@ -251,7 +251,7 @@ void Attention::walk_block(const Walk& walk, size_t block, const AttentionPart& 
       }
     }
     const KvSequence& kv = *walk.token(first + n_tokens - 1).kv;
-    const KvLayout& layout = kv.layout();
+    const StateLayout& layout = kv.layout();
     const KvBlock at = kv.block(block);
     const bool has_next = walk.token(first + n_tokens - 1).position >= block_end;
     const AttentionPart result = into.from_row(first * group, walk.out_stride());
@@ -262,7 +262,7 @@ void Attention::walk_block(const Walk& walk, size_t block, const AttentionPart& 
          .n_rows = n_rows,
          .head_dim = walk.heads.head_dim,
          .scale = static_cast<float>(walk.heads.score_scale),
-         .kv_type = layout.type,
+         .kv_type = layout.type(),
          .k_block = at.key(layout, walk.layer, tile.kv_head),
          .v_block = at.value(layout, walk.layer, tile.kv_head),
          .max = part.max,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <cstring>
 #include <optional>
 
@@ -22,6 +23,9 @@ constexpr const char* kLogits = "logits";
 constexpr const char* kText = "text";
 constexpr const char* kChecksums = "checksums";
 constexpr size_t kSmallTensors = 4;
+constexpr size_t kStateTensors = 2;
+constexpr size_t kStateAlignment = 64;
+constexpr std::string_view kLayerPrefix = "layers.";
 
 // Bytes that one thread checks at a time: enough to make a read worth its call, few enough to stay in L2.
 constexpr size_t kCheckBytes = size_t{256} << 10;
@@ -70,7 +74,8 @@ void ContextFile::list_units() {
   units_.push_back({.offset = 0, .n_bytes = static_cast<size_t>(header_bytes), .tensor = nullptr, .row = 0});
   const size_t n_checksums = get_tensor(kChecksums, DType::U64).n_bytes / sizeof(uint64_t);
   for (const TensorView* tensor : in_order) {
-    const bool has_rows = tensor->name.starts_with("layers.") && !tensor->shape.empty();
+    const bool has_rows =
+        (tensor->name.starts_with(kLayerPrefix) || tensor->name == kStates) && !tensor->shape.empty();
     const size_t n_rows = has_rows ? tensor->shape[0] : 1;
     // Each row has a checksum and bytes, so what a file says costs no more than what it holds.
     if (has_rows && (n_rows > tensor->n_bytes || n_rows > n_checksums))
@@ -97,46 +102,103 @@ void ContextFile::read_table() {
   expect_checksum(0, base::checksum_of(header));
 }
 
+// Layers that keep no rows have no tensors, so the highest number says how many layers there are.
+size_t ContextFile::count_layers() const {
+  constexpr size_t kMostLayers = 4096;
+  size_t n_layers = 0;
+  for (const TensorView& tensor : tensors_.tensors()) {
+    if (!tensor.name.starts_with(kLayerPrefix)) continue;
+    const char* number = tensor.name.data() + kLayerPrefix.size();
+    size_t layer = kMostLayers;
+    std::from_chars(number, tensor.name.data() + tensor.name.size(), layer);
+    if (layer >= kMostLayers || (tensor.name != key_tensor_name(layer) && tensor.name != value_tensor_name(layer)))
+      fail(ErrorCode::Corrupt, "{}: expected keys and values of layers below {}, found the tensor {}", path(),
+           kMostLayers, tensor.name);
+    n_layers = std::max(n_layers, layer + 1);
+  }
+  return n_layers;
+}
+
 void ContextFile::read_layout() {
-  const TensorView* first = tensors_.find_tensor(key_tensor_name(0));
-  if (first == nullptr || first->shape.size() != 5 || (first->dtype != DType::F32 && first->dtype != DType::BF16))
-    fail(ErrorCode::Corrupt, "{}: {}: expected five dimensions of F32 or BF16, found {}", path(),
-         key_tensor_name(0), first == nullptr ? "nothing" : shape_of(*first));
-  n_blocks_ = first->shape[0];
-  layout_ = {.n_layers = (tensors_.tensors().size() - std::min(kSmallTensors, tensors_.tensors().size())) / 2,
-             .n_kv_heads = first->shape[1],
-             .head_dim = first->shape[3],
-             .type = first->dtype == DType::F32 ? kernels::Element::F32 : kernels::Element::BF16};
-  if (tensors_.tensors().size() != 2 * layout_.n_layers + kSmallTensors)
-    fail(ErrorCode::Corrupt, "{}: expected {} tensors for {} layers, found {}", path(),
-         2 * layout_.n_layers + kSmallTensors, layout_.n_layers, tensors_.tensors().size());
-  const std::vector<uint64_t> key_shape = {n_blocks_, layout_.n_kv_heads,
-                                           kernels::kBlockTokens / kernels::kGroupTokens, layout_.head_dim,
-                                           kernels::kGroupTokens};
-  const std::vector<uint64_t> value_shape = {n_blocks_, layout_.n_kv_heads, kernels::kBlockTokens,
-                                             kernels::value_stride(layout_.head_dim)};
-  const std::byte* next = first->data;
+  const size_t n_all = (header_.n_tokens + kernels::kBlockTokens - 1) / kernels::kBlockTokens;
+  std::vector<model::LayerState> layers(count_layers());
+  const TensorView* first = nullptr;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const TensorView* keys = tensors_.find_tensor(key_tensor_name(i));
+    if (keys == nullptr) continue;
+    if (keys->shape.size() != 5 || (keys->dtype != DType::F32 && keys->dtype != DType::BF16))
+      fail(ErrorCode::Corrupt, "{}: {}: expected five dimensions of F32 or BF16, found {}", path(), keys->name,
+           shape_of(*keys));
+    if (first == nullptr) first = keys;
+    layers[i] = {.n_kv_heads = keys->shape[1], .head_dim = keys->shape[3]};
+  }
+  n_blocks_ = first != nullptr ? first->shape[0] : n_all - std::min(n_all, header_.first_block);
+  const bool is_float32 = first == nullptr || first->dtype == DType::F32;
+  layout_ = std::make_shared<const model::StateLayout>(std::move(layers),
+                                                       is_float32 ? kernels::Element::F32 : kernels::Element::BF16);
+  places_ = model::BlockPlaces::by_layer(*layout_, n_blocks_);
+  if (first != nullptr) expect_rows(*first);
+  read_states();
+  const size_t n_others = kSmallTensors + (states_.empty() ? 0 : kStateTensors);
+  if (n_row_tensors_ == 0 && states_.empty())
+    fail(ErrorCode::Corrupt, "{}: expected keys and values or states of layers, found none", path());
+  if (tensors_.tensors().size() != n_row_tensors_ + n_others)
+    fail(ErrorCode::Corrupt, "{}: expected {} tensors for {} layers, found {}", path(), n_row_tensors_ + n_others,
+         layout_->n_layers(), tensors_.tensors().size());
+  if (n_blocks_ == 0 || header_.first_block + n_blocks_ != n_all ||
+      header_.parent_id.empty() != (header_.first_block == 0))
+    fail(ErrorCode::Corrupt, "{}: {} tokens do not fit {} blocks from block {} on", path(), header_.n_tokens,
+         n_blocks_, header_.first_block);
+}
+
+void ContextFile::expect_rows(const TensorView& first) {
+  const std::byte* next = first.data;
   const auto expect = [&](const std::string& name, const std::vector<uint64_t>& shape) {
-    const TensorView& tensor = get_tensor(name, first->dtype);
+    const TensorView& tensor = get_tensor(name, first.dtype);
     if (tensor.shape != shape)
       fail(ErrorCode::Corrupt, "{}: {}: expected {}, found {}", path(), name, checkpoint::describe_shape(shape),
            shape_of(tensor));
     if (tensor.data != next)
       fail(ErrorCode::Corrupt, "{}: {}: expected it right after the tensor before it", path(), name);
     next += tensor.n_bytes;
+    ++n_row_tensors_;
   };
-  for (size_t layer = 0; layer < layout_.n_layers; ++layer) {
-    expect(key_tensor_name(layer), key_shape);
-    expect(value_tensor_name(layer), value_shape);
+  for (size_t i = 0; i < layout_->n_layers(); ++i) {
+    const model::LayerState& layer = layout_->layer(i);
+    if (!layer.has_rows()) continue;
+    expect(key_tensor_name(i), {n_blocks_, layer.n_kv_heads, kernels::kBlockTokens / kernels::kGroupTokens,
+                                layer.head_dim, kernels::kGroupTokens});
+    expect(value_tensor_name(i),
+           {n_blocks_, layer.n_kv_heads, kernels::kBlockTokens, kernels::value_stride(layer.head_dim)});
   }
-  if (offset_of(*first) % kContextAlignment != 0)
+  if (offset_of(first) % kContextAlignment != 0)
     fail(ErrorCode::Corrupt, "{}: expected its data at a multiple of {} bytes, found byte {}", path(),
-         kContextAlignment, offset_of(*first));
-  const size_t n_all = (header_.n_tokens + kernels::kBlockTokens - 1) / kernels::kBlockTokens;
-  if (n_blocks_ == 0 || header_.first_block + n_blocks_ != n_all ||
-      header_.parent_id.empty() != (header_.first_block == 0))
-    fail(ErrorCode::Corrupt, "{}: {} tokens do not fit {} blocks from block {} on", path(), header_.n_tokens,
-         n_blocks_, header_.first_block);
+         kContextAlignment, offset_of(first));
+}
+
+void ContextFile::read_states() {
+  if (tensors_.find_tensor(kStates) == nullptr) return;
+  const TensorView& states = get_tensor(kStates, DType::F32);
+  const TensorView& positions = get_tensor(kStatePositions, DType::I64);
+  if (states.shape.size() != 2 || states.shape[0] == 0 || states.shape[1] == 0 ||
+      positions.shape != std::vector<uint64_t>{states.shape[0]} || offset_of(states) % kStateAlignment != 0)
+    fail(ErrorCode::Corrupt,
+         "{}: {}: expected rows of floats, one for each of {}, at a multiple of {} bytes, found {}", path(),
+         kStates, kStatePositions, kStateAlignment, shape_of(states));
+  n_state_floats_ = states.shape[1];
+  std::vector<int64_t> wide(states.shape[0]);
+  read_unit(unit_of(positions), std::as_writable_bytes(std::span(wide)));
+  int64_t least = 1;
+  for (size_t i = 0; i < wide.size(); ++i) {
+    if (wide[i] < least || static_cast<uint64_t>(wide[i]) > header_.n_tokens)
+      fail(ErrorCode::Corrupt, "{}: {}: expected ascending positions up to {}, found {}", path(), kStatePositions,
+           header_.n_tokens, wide[i]);
+    least = wide[i] + 1;
+    states_.push_back(static_cast<size_t>(wide[i]));
+  }
+  if (states_.back() != header_.n_tokens)
+    fail(ErrorCode::Corrupt, "{}: {}: expected the last to be {}, found {}", path(), kStatePositions,
+         header_.n_tokens, states_.back());
 }
 
 const ContextFile::Unit& ContextFile::unit_of(const TensorView& tensor) const {
@@ -173,15 +235,36 @@ void ContextFile::read_small_tensors() {
   header_.origin = std::move(origin);
 }
 
+bool ContextFile::has_shape_of(const model::StateLayout& layout) const noexcept {
+  if (n_row_tensors_ > 0 && layout_->type() != layout.type()) return false;
+  for (size_t i = 0; i < std::max(layout.n_layers(), layout_->n_layers()); ++i) {
+    const auto found = i < layout_->n_layers() ? layout_->layer(i) : model::LayerState{};
+    const auto expected = i < layout.n_layers() ? layout.layer(i) : model::LayerState{};
+    if (found.n_kv_heads != expected.n_kv_heads || found.head_dim != expected.head_dim) return false;
+  }
+  return n_state_floats_ == layout.n_state_floats();
+}
+
 std::vector<model::KvBlock> ContextFile::blocks() const {
-  const std::byte* keys = tensors_.find_tensor(key_tensor_name(0))->data;
-  const std::byte* values = tensors_.find_tensor(value_tensor_name(0))->data;
+  const std::byte* base = mapped_.bytes().data();
+  for (size_t i = 0; i < layout_->n_layers(); ++i) {
+    if (!layout_->layer(i).has_rows()) continue;
+    base = tensors_.find_tensor(key_tensor_name(i))->data;
+    break;
+  }
   std::vector<model::KvBlock> blocks(n_blocks_);
-  for (size_t i = 0; i < n_blocks_; ++i)
-    blocks[i] = {.keys = keys + i * layout_.keys_bytes(),
-                 .values = values + i * layout_.values_bytes(),
-                 .layer_stride = n_blocks_ * layout_.layer_bytes()};
+  for (size_t i = 0; i < n_blocks_; ++i) blocks[i] = {.base = base, .places = &places_, .index = i};
   return blocks;
+}
+
+std::vector<model::States> ContextFile::states() const {
+  std::vector<model::States> all;
+  if (states_.empty()) return all;
+  const auto* floats = reinterpret_cast<const float*>(tensors_.find_tensor(kStates)->data);
+  const auto owner = shared_from_this();
+  for (size_t i = 0; i < states_.size(); ++i)
+    all.push_back({.position = states_[i], .floats = {owner, floats + i * n_state_floats_}});
+  return all;
 }
 
 std::string ContextFile::describe(const Unit& unit) const {

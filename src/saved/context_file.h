@@ -26,7 +26,7 @@
 
 namespace kvfork::saved {
 
-class ContextFile final : public engine::ContextStorage {
+class ContextFile final : public engine::ContextStorage, public std::enable_shared_from_this<ContextFile> {
  public:
   /// Throws Error{NotFound, Io, Corrupt}; Error{InvalidArgument} for another format version.
   static std::shared_ptr<ContextFile> open(const std::filesystem::path& path);
@@ -34,7 +34,10 @@ class ContextFile final : public engine::ContextStorage {
   const std::string& path() const noexcept override { return file_.path(); }
   uint64_t size() const noexcept { return mapped_.stamp().size; }
   const ContextHeader& header() const noexcept { return header_; }
-  const model::KvLayout& layout() const noexcept { return layout_; }
+  const std::shared_ptr<const model::StateLayout>& layout() const noexcept { return layout_; }  // rows alone
+  size_t n_state_floats() const noexcept { return n_state_floats_; }
+  /// Whether its tensors have the shapes that this layout gives them.
+  bool has_shape_of(const model::StateLayout& layout) const noexcept;
   const std::vector<int32_t>& ids() const noexcept { return ids_; }      // [n_tokens]
   const std::vector<float>& logits() const noexcept { return logits_; }  // [vocab_size]
 
@@ -44,6 +47,8 @@ class ContextFile final : public engine::ContextStorage {
 
   /// The blocks of its own, from header().first_block on.
   std::vector<model::KvBlock> blocks() const;
+  /// The states of its own. They keep the file open.
+  std::vector<model::States> states() const;
 
   /// Compares every byte with its checksum. Throws Error{Corrupt} naming the part, Error{Io}.
   void check(const base::ThreadPool& pool) const override;
@@ -63,7 +68,10 @@ class ContextFile final : public engine::ContextStorage {
 
   ContextFile() = default;
   void list_units();
+  size_t count_layers() const;
   void read_layout();
+  void expect_rows(const checkpoint::TensorView& first);
+  void read_states();
   void read_table();
   void read_small_tensors();
   const checkpoint::TensorView& get_tensor(const std::string& name, checkpoint::DType dtype) const;
@@ -79,8 +87,12 @@ class ContextFile final : public engine::ContextStorage {
   base::MappedFile mapped_;
   checkpoint::Safetensors tensors_;
   ContextHeader header_;
-  model::KvLayout layout_;
-  size_t n_blocks_ = 0;  // of its own
+  std::shared_ptr<const model::StateLayout> layout_;
+  model::BlockPlaces places_;  // of its blocks
+  size_t n_blocks_ = 0;        // of its own
+  size_t n_row_tensors_ = 0;
+  size_t n_state_floats_ = 0;
+  std::vector<size_t> states_;  // their positions
   std::vector<Unit> units_;
   std::vector<uint64_t> table_;  // a checksum for each unit, and one of these
   std::vector<int32_t> ids_;

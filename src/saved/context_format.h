@@ -42,6 +42,10 @@ ContextHeader decode_header(const Metadata& metadata, std::string_view subject);
 /// Whether the metadata says that the file is a saved context of any version.
 bool is_context(const Metadata& metadata);
 
+/// Tensors of states, where layers have some.
+inline constexpr const char* kStates = "states";
+inline constexpr const char* kStatePositions = "state_positions";
+
 /// "layers.3.k"
 std::string key_tensor_name(size_t layer);
 std::string value_tensor_name(size_t layer);

@@ -1,5 +1,6 @@
 // Model::open_context: a saved context, refused unless everything that its bits and ids depend on is this model's.
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -38,7 +39,7 @@ void expect_same_identity(const ContextFile& file, const Model& model) {
 }
 
 void expect_same_shape(const ContextFile& file, const engine::ModelState& model) {
-  if (file.layout() != model.kv_layout || file.logits().size() != model.info.vocab_size)
+  if (!file.has_shape_of(*model.kv_layout) || file.logits().size() != model.info.vocab_size)
     base::fail(ErrorCode::Corrupt, "{}: the shapes of its tensors are not those of the model that it names",
                file.path());
   for (const int32_t id : file.ids()) {
@@ -69,10 +70,20 @@ std::shared_ptr<const Context> make_context(std::shared_ptr<const Model> model,
   opened->origin = file->header().origin;
   opened->storage = file;
   opened->parent = std::move(parent);
+  model::KvPrefix::Parts parts;
+  if (opened->parent != nullptr) {
+    const auto [in_parent, in_child] = std::ranges::mismatch(opened->parent->ids(), opened->ids);
+    parts.n_shared_tokens = static_cast<size_t>(in_child - opened->ids.begin());
+    parts.parent = engine::state_of(*opened->parent).kv;
+  }
+  const auto blocks = file->blocks();
+  const auto states = file->states();
+  parts.n_shared_blocks = file->header().first_block;
+  parts.blocks = blocks;
+  parts.states = states;
+  parts.owner = file;
   opened->kv =
-      model::KvPrefix::from_blocks(file->layout(), opened->ids.size(),
-                                   opened->parent == nullptr ? nullptr : engine::state_of(*opened->parent).kv,
-                                   file->header().first_block, file->blocks(), file);
+      model::KvPrefix::from_parts(engine::state_of(*opened->model).kv_layout, opened->ids.size(), std::move(parts));
   return engine::StateAccess::make_context(std::move(opened));
 }
 

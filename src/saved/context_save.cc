@@ -40,6 +40,7 @@ class Saver {
     const size_t first_block = options_.flatten ? 0 : kv_.n_shared_blocks();
     const std::string metadata = make_metadata(first_block);
     add_keys_and_values(first_block);
+    add_states(first_block);
     add_small_tensors();
     const std::string header = make_header(metadata);
     fill_checksums(header);
@@ -74,26 +75,45 @@ class Saver {
   }
 
   void add_keys_and_values(size_t first_block) {
-    const model::KvLayout& layout = kv_.layout();
+    const model::StateLayout& layout = kv_.layout();
     const size_t n_blocks = kv_.n_blocks() - first_block;
-    const char* dtype = layout.type == kernels::Element::F32 ? "F32" : "BF16";
-    for (size_t layer = 0; layer < layout.n_layers; ++layer) {
-      OutTensor keys{saved::key_tensor_name(layer),
-                     dtype,
-                     {n_blocks, layout.n_kv_heads, kernels::kBlockTokens / kernels::kGroupTokens, layout.head_dim,
-                      kernels::kGroupTokens},
-                     {}};
+    const char* dtype = layout.type() == kernels::Element::F32 ? "F32" : "BF16";
+    for (size_t layer = 0; layer < layout.n_layers(); ++layer) {
+      const auto& [n_kv_heads, head_dim, n_floats] = layout.layer(layer);
+      if (!layout.layer(layer).has_rows()) continue;
+      OutTensor keys{
+          saved::key_tensor_name(layer),
+          dtype,
+          {n_blocks, n_kv_heads, kernels::kBlockTokens / kernels::kGroupTokens, head_dim, kernels::kGroupTokens},
+          {}};
       OutTensor values{saved::value_tensor_name(layer),
                        dtype,
-                       {n_blocks, layout.n_kv_heads, kernels::kBlockTokens, kernels::value_stride(layout.head_dim)},
+                       {n_blocks, n_kv_heads, kernels::kBlockTokens, kernels::value_stride(head_dim)},
                        {}};
       for (size_t i = first_block; i < kv_.n_blocks(); ++i) {
-        keys.parts.push_back(part_of(kv_.block(i).key(layout, layer, 0), layout.keys_bytes()));
-        values.parts.push_back(part_of(kv_.block(i).value(layout, layer, 0), layout.values_bytes()));
+        keys.parts.push_back(part_of(kv_.block(i).key(layout, layer, 0), layout.keys_bytes(layer)));
+        values.parts.push_back(part_of(kv_.block(i).value(layout, layer, 0), layout.values_bytes(layer)));
       }
       add(std::move(keys));
       add(std::move(values));
     }
+  }
+
+  void add_states(size_t first_block) {
+    const size_t n_floats = kv_.layout().n_state_floats();
+    if (n_floats == 0) return;
+    const auto all = kv_.states();
+    const auto own = first_block == 0 ? all : all.subspan(kv_.n_shared_states());
+    OutTensor states{saved::kStates, "F32", {own.size(), n_floats}, {}};
+    for (const model::States& at : own) {
+      states.parts.push_back(part_of(at.floats.get(), n_floats * sizeof(float)));
+      state_positions_.push_back(static_cast<int64_t>(at.position));
+    }
+    add(std::move(states));
+    add({saved::kStatePositions,
+         "I64",
+         {own.size()},
+         {part_of(state_positions_.data(), own.size() * sizeof(int64_t))}});
   }
 
   // The checksums' place does not matter to them; their count is known here, their values later.
@@ -169,6 +189,7 @@ class Saver {
   const SaveOptions& options_;
   std::vector<OutTensor> tensors_;
   std::vector<int64_t> wide_ids_;
+  std::vector<int64_t> state_positions_;
   std::vector<uint64_t> checksums_;
   std::string text_;
   uint64_t n_bytes_ = 0;

@@ -37,7 +37,8 @@ void expect_same_model(const ContextFile& child, const ContextFile& parent) {
       base::fail(ErrorCode::InvalidArgument, "{}: {}: expected {} (that of {}), found {}", parent.path(),
                  field.name, expected, child.path(), found);
   }
-  if (parent.layout() != child.layout() || parent.logits().size() != child.logits().size())
+  if (*parent.layout() != *child.layout() || parent.n_state_floats() != child.n_state_floats() ||
+      parent.logits().size() != child.logits().size())
     base::fail(ErrorCode::Corrupt, "{}: the shapes of its tensors are not those of {}", parent.path(),
                child.path());
 }
@@ -65,7 +66,12 @@ ContextFacts inspect_context(const std::string& path, ContextCheck check) {
     file->check(base::ThreadPool(0));
   }
   const saved::ContextHeader& header = file->header();
-  const model::KvLayout& layout = file->layout();
+  const model::StateLayout& layout = *file->layout();
+  model::LayerState widest;
+  for (size_t i = 0; i < layout.n_layers(); ++i) {
+    widest.n_kv_heads = std::max(widest.n_kv_heads, layout.layer(i).n_kv_heads);
+    widest.head_dim = std::max(widest.head_dim, layout.layer(i).head_dim);
+  }
   return {.file_bytes = file->size(),
           .kvfork_version = header.kvfork_version,
           .id = header.id,
@@ -74,9 +80,9 @@ ContextFacts inspect_context(const std::string& path, ContextCheck check) {
           .n_parent_tokens = header.first_block * kernels::kBlockTokens,
           .parent_id = header.parent_id,
           .parent_file = header.parent_file,
-          .n_layers = layout.n_layers,
-          .n_kv_heads = layout.n_kv_heads,
-          .head_dim = layout.head_dim,
+          .n_layers = layout.n_layers(),
+          .n_kv_heads = widest.n_kv_heads,
+          .head_dim = widest.head_dim,
           .vocab_size = file->logits().size(),
           .kv_bytes_per_token = layout.token_bytes(),
           .origin = header.origin};

@@ -1,10 +1,12 @@
 // copy_context: what every request would pay without forks.
 
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "base/memory_region.h"
 #include "engine/context_state.h"
+#include "engine/model_state.h"
 #include "kvfork/verify.h"
 
 namespace kvfork {
@@ -13,18 +15,26 @@ std::shared_ptr<const Context> copy_context(const Context& context) {
   const engine::ContextState& source = engine::state_of(context);
   source.expect_sound();
   const model::KvPrefix& kv = *source.kv;
-  const model::KvLayout& layout = kv.layout();
-  const auto region = std::make_shared<base::MemoryRegion>(
-      base::MemoryRegion::allocate(kv.n_blocks() * layout.block_bytes(), "copy of a context"));
+  const auto layout = engine::state_of(*source.model).kv_layout;
+  const size_t state_bytes = layout->n_state_floats() * sizeof(float);
+  const auto region = std::make_shared<base::MemoryRegion>(base::MemoryRegion::allocate(
+      kv.n_blocks() * layout->block_bytes() + kv.states().size() * state_bytes, "copy of a context"));
+  const auto places = std::make_shared<const model::BlockPlaces>(model::BlockPlaces::by_block(*layout));
   std::vector<model::KvBlock> blocks;
-  std::byte* to = region->data();
   for (size_t i = 0; i < kv.n_blocks(); ++i) {
-    blocks.push_back({.keys = to, .values = to + layout.keys_bytes(), .layer_stride = layout.layer_bytes()});
-    for (size_t layer = 0; layer < layout.n_layers; ++layer) {
-      std::memcpy(to, kv.block(i).key(layout, layer, 0), layout.keys_bytes());
-      std::memcpy(to + layout.keys_bytes(), kv.block(i).value(layout, layer, 0), layout.values_bytes());
-      to += layout.layer_bytes();
+    const model::OwnKvBlock to{.base = region->data(), .places = places.get(), .index = i};
+    for (size_t layer = 0; layer < layout->n_layers(); ++layer) {
+      std::memcpy(to.key(*layout, layer, 0), kv.block(i).key(*layout, layer, 0), layout->keys_bytes(layer));
+      std::memcpy(to.value(*layout, layer, 0), kv.block(i).value(*layout, layer, 0), layout->values_bytes(layer));
     }
+    blocks.push_back({.base = to.base, .places = to.places, .index = i});
+  }
+  std::vector<model::States> states;
+  std::byte* to = region->data() + kv.n_blocks() * layout->block_bytes();
+  for (const model::States& from : kv.states()) {
+    std::memcpy(to, from.floats.get(), state_bytes);
+    states.push_back({.position = from.position, .floats = {region, reinterpret_cast<const float*>(to)}});
+    to += state_bytes;
   }
   region->make_read_only();
   auto copy = std::make_unique<engine::ContextState>();
@@ -32,7 +42,11 @@ std::shared_ptr<const Context> copy_context(const Context& context) {
   copy->ids = source.ids;
   copy->logits = source.logits;
   copy->origin = source.origin;
-  copy->kv = model::KvPrefix::from_blocks(layout, kv.n_tokens(), nullptr, 0, blocks, region);
+  copy->kv = model::KvPrefix::from_parts(
+      layout, kv.n_tokens(),
+      {.blocks = blocks,
+       .states = states,
+       .owner = std::make_shared<std::pair<decltype(region), decltype(places)>>(region, places)});
   return engine::StateAccess::make_context(std::move(copy));
 }
 

@@ -62,9 +62,11 @@ TEST_F(Isolation, AWriteThroughASealedPageFaults) {
   const auto context = model->prefill(ids(100, 2));
   const model::KvPrefix& kv = *engine::state_of(*context).kv;
   for (size_t block = 0; block < kv.n_blocks(); ++block) {
-    const model::KvLayout& layout = kv.layout();
+    const model::StateLayout& layout = kv.layout();
     auto* first = const_cast<std::byte*>(kv.block(block).key(layout, 0, 0));
-    auto* last = const_cast<std::byte*>(kv.block(block).value(layout, layout.n_layers - 1, layout.n_kv_heads)) - 1;
+    auto* last =
+        const_cast<std::byte*>(kv.block(block).value(layout, layout.n_layers() - 1, layout.layer(0).n_kv_heads)) -
+        1;
     EXPECT_DEATH(*first = std::byte{1}, "") << "block " << block;
     EXPECT_DEATH(*last = std::byte{1}, "") << "block " << block;
   }

@@ -140,6 +140,12 @@ class ContextFileTest : public testing::Test {
   test::TempDir dir_;
 };
 
+// The first key byte of a block.
+const std::byte* key_of(const Context& context, size_t block) {
+  const model::KvPrefix& kv = *engine::state_of(context).kv;
+  return kv.block(block).key(kv.layout(), 0, 0);
+}
+
 TEST_F(ContextFileTest, OpensWithTheBitsOfOneThatWasNeverSaved) {
   for (const auto& setup : test::each_setup()) {
     SCOPED_TRACE(setup.name());
@@ -169,9 +175,9 @@ TEST_F(ContextFileTest, KeysAndValuesAreUsedWhereTheFileIsMapped) {
   model->prefill(ids(200))->save(file());
   const auto opened = model->open_context(file());
   EXPECT_EQ(engine::state_of(*opened).kv->own_bytes(), 0u);
-  auto* keys = const_cast<std::byte*>(engine::state_of(*opened).kv->block(1).keys);
+  auto* keys = const_cast<std::byte*>(key_of(*opened, 1));
   EXPECT_DEATH(*keys = std::byte{1}, "");
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(engine::state_of(*opened).kv->block(0).keys) % 4096, 0u);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(key_of(*opened, 0)) % 4096, 0u);
 }
 
 TEST_F(ContextFileTest, TheSameContextGivesTheSameFileHoweverItWasMade) {
@@ -232,7 +238,7 @@ TEST_F(ContextFileTest, EveryDamageIsRefused) {
   }
   // Two blocks exchanged, each sound by itself.
   const size_t data = header_bytes(sound);
-  const size_t block = engine::state_of(*model->prefill(ids(70))).kv->layout().keys_bytes();
+  const size_t block = engine::state_of(*model->prefill(ids(70))).kv->layout().keys_bytes(0);
   refused(sound.substr(0, data) + sound.substr(data + block, block) + sound.substr(data, block) +
               sound.substr(data + 2 * block),
           "blocks exchanged");
