@@ -17,6 +17,7 @@ except ImportError:  # Transformers 4
 
 # Classes that hold an image model's text part.
 IMAGE_MODELS = ("mistral3", "gemma3")
+LESS_ONE = ("Qwen3_5RMSNorm", "Qwen3_5MoeRMSNorm", "Qwen3NextRMSNorm")
 TEXT_PARTS = {"mistral3": "mistral", "gemma3": "gemma3_text"}
 
 
@@ -45,7 +46,7 @@ def is_norm(module):
 
 def stored_less_one(module):
     name = type(module).__name__
-    return name.startswith(("Gemma", "VaultGemma")) or name.endswith("1P")
+    return name.startswith(("Gemma", "VaultGemma")) or name.endswith("1P") or name in LESS_ONE
 
 
 def fill(model, kind, generator):

@@ -47,6 +47,7 @@ class Spec:
     window: int = 0
     scaled: bool = False  # something changes at Sizes.original
     vision: object = None
+    loose: float = 6e-2   # of the row's range, in bfloat16 mode
 
 
 # ---------------------------------------------------------------- faults: what is changed in a copy
@@ -177,6 +178,29 @@ def ernie_moe(s, tied, **more):
                  moe_layer_interval=1, **moe_width(s)) | more
 
 
+def drop_first_tap(t):
+    t = t.clone()
+    t[..., 0] = 0
+    return t
+
+
+def delta(s):
+    """Gated delta rule: more value heads than key heads, sizes of keys and values that differ; one layer is attention. What a
+    state answers may be near zero, and a norm of it would enlarge rounding errors of the reference and of kvfork alike: hence its eps."""
+    return {"rms_norm_eps": 1e-2, "linear_conv_kernel_dim": 4, "linear_key_head_dim": s.head_dim // 2, "linear_value_head_dim": s.head_dim - 4,
+            "linear_num_key_heads": 2, "linear_num_value_heads": 4, "head_dim": s.head_dim + 4, "partial_rotary_factor": 0.5,
+            "layer_types": ["linear_attention", FULL, "linear_attention"]}
+
+
+DELTA_FAULTS = {
+    "oldest tap dropped": tensors("conv1d.weight", drop_first_tap),
+    "other fade": tensors("A_log", lambda t: t + 0.5),
+    "no fade bias": tensors("dt_bias", lambda t: t * 0),
+    "norms less one": tensors("layernorm.weight", lambda t: t + 0.5),
+    "other gates": tensors("linear_attn.norm.weight", lambda t: t * 0 + 1),
+}
+
+
 SPECS = [
     Spec("llama-llama3", "llama", lambda s: shape(s, 2, False, attention_bias=True, mlp_bias=True, rope_theta=5e5, rope_scaling=llama3(s)),
          {**UNSCALED, **NO_BIAS}, ("4.57.3", "5.24.0"), scaled=True),
@@ -295,4 +319,17 @@ SPECS = [
          lambda s: shape(s, 2, True, num_experts=4, moe_topk=2, intermediate_size=s.expert,
                          rope_scaling={"type": "dynamic", "alpha": 100.0, "factor": 1.0}),
          {**UNSCALED, **ZERO_HEAD_NORMS, "one expert fewer": keys(moe_topk=1)}),
+    Spec("lfm2", "lfm2",
+         lambda s: shape(s, 4, True, conv_L_cache=4, conv_bias=True, head_dim=s.own_dim, block_multiple_of=8, layer_types=["conv", FULL, "conv", "conv"]),
+         {"oldest tap dropped": tensors("conv.conv.weight", drop_first_tap), "no bias": tensors("conv.*bias", lambda t: t * 0), **ZERO_HEAD_NORMS},
+         ("5.24.0",)),
+    Spec("qwen3_5", "qwen3_5_text", lambda s: shape(s, 3, True, **delta(s)), DELTA_FAULTS, ("5.24.0",), loose=0.25),
+    Spec("qwen3_5_moe", "qwen3_5_moe_text",
+         lambda s: shape(s, 3, False, **delta(s), num_experts=6, num_experts_per_tok=2, moe_intermediate_size=s.expert,
+                         shared_expert_intermediate_size=s.expert + 4),
+         {**DELTA_FAULTS, "one expert fewer": keys(num_experts_per_tok=1)}, ("5.24.0",)),
+    Spec("qwen3_next", "qwen3_next",
+         lambda s: shape(s, 3, False, **delta(s), num_experts=6, num_experts_per_tok=2, moe_intermediate_size=s.expert, decoder_sparse_step=1,
+                         mlp_only_layers=[1], shared_expert_intermediate_size=s.expert + 4),
+         {**DELTA_FAULTS, "one expert fewer": keys(num_experts_per_tok=1)}, ("5.24.0",)),
 ]

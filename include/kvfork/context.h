@@ -37,7 +37,7 @@ class Context : public std::enable_shared_from_this<Context> {
   const std::shared_ptr<const Model>& model() const noexcept;
   std::span<const int32_t> ids() const noexcept;   ///< [size]
   size_t size() const noexcept;                    ///< tokens
-  size_t kv_bytes() const noexcept;                ///< key and value bytes of its tokens
+  size_t kv_bytes() const noexcept;                ///< of its keys, values and states
   std::span<const float> logits() const noexcept;  ///< [vocab_size], after the last token
 
   /// What its ids were rendered from; null when it was prefilled from ids alone.
@@ -63,6 +63,11 @@ class Context : public std::enable_shared_from_this<Context> {
   /// Error{Corrupt} as fork().
   Fork fork_unchecked(size_t n_tokens) const;
   Fork fork_unchecked() const { return fork_unchecked(size()); }
+
+  /// The last position up to n_tokens where a fork starts without running tokens of the context again: n_tokens
+  /// itself, unless layers have a state, which exists at chosen positions only; 0 when there is none. What a fork
+  /// at n_tokens reads from the context ends there.
+  size_t last_start(size_t n_tokens) const noexcept;
 
   /// SHA-256 over all key and value bytes of the context, lower-case hex: equal before and after any use.
   std::string hash() const;

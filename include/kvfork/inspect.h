@@ -94,6 +94,7 @@ struct ModelFacts {
   size_t vocab_size = 0;
   size_t kv_bytes_per_token_float32 = 0;
   size_t kv_bytes_per_token_bfloat16 = 0;
+  size_t state_bytes = 0;  ///< of layers whose memory is a state, at one position
   bool has_tokenizer = false;
   std::string tokenizer_problem;               ///< why it cannot be used; empty: it can
   std::optional<TemplateFacts> chat_template;  ///< nothing: the checkpoint has none

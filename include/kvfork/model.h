@@ -52,6 +52,7 @@ struct ModelInfo {
   size_t hidden_size = 0;
   size_t max_position_embeddings = 0;
   size_t kv_bytes_per_token = 0;
+  size_t state_bytes = 0;   ///< of layers whose memory is a state, at one position
   size_t weight_bytes = 0;  ///< of the files that hold the weights
 };
 
@@ -87,8 +88,9 @@ class Model : public std::enable_shared_from_this<Model> {
   const Identity& identity() const;
 
   /// Runs `ids` from position 0 and seals the result. `on_progress` is called after each part with tokens done.
-  /// `origin` says what the ids were rendered from; a context without one can be forked and saved, but renders no
-  /// requests. Throws Error{InvalidArgument} for no ids or an id outside the vocabulary, Error{Limit} beyond
+  /// Where layers have a state, the context keeps theirs at up to eight places, so that forks can start inside of
+  /// it. `origin` says what the ids were rendered from; a context without one can be forked and saved, but renders
+  /// no requests. Throws Error{InvalidArgument} for no ids or an id outside the vocabulary, Error{Limit} beyond
   /// max_position_embeddings or memory.
   std::shared_ptr<const Context> prefill(std::span<const int32_t> ids,
                                          const std::function<void(size_t)>& on_progress = {},

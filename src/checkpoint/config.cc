@@ -202,9 +202,12 @@ ModelConfig parse_config(std::string_view json, std::string_view subject, const 
   config.torch_dtype = read_dtype_name(fields);
   read_token_ids(fields, family.defaults, config);
   check_config(config, subject);
-  const RopeSettings rope =
-      read_rope(fields, {.theta = family.defaults.rope_theta, .scaling = {}, .partial_rotary_factor = {}},
-                config.max_position_embeddings);
+  const RopeSettings rope = read_rope(fields,
+                                      {.theta = family.defaults.rope_theta,
+                                       .scaling = {},
+                                       .partial_rotary_factor = {},
+                                       .has_image_sections = family.has_image_sections},
+                                      config.max_position_embeddings);
   config.rope_theta = rope.theta;
   config.rope_scaling = rope.scaling;
 

@@ -94,7 +94,7 @@ enum class HeadNormForm : uint8_t {
 };
 
 struct AttentionSpec {
-  size_t n_heads = 0;
+  size_t n_heads = 0;     ///< 0: the layer has no attention
   size_t n_kv_heads = 0;  ///< divides n_heads
   size_t head_dim = 0;
   std::vector<ProjectionSpec> projections;
@@ -109,7 +109,56 @@ struct AttentionSpec {
   double score_scale = 0;         ///< multiplies q . k
   double score_cap = 0;           ///< scores become tanh(score / cap) * cap; 0: they do not
   TensorIndex sinks = kNoTensor;  ///< [n_heads] scores of a key without a value
+  /// Results are multiplied by the sigmoid of so many projected values, which lie head by head as these slices say;
+  /// stride 0: they are not.
+  HeadSlices gate;
   MatrixSpec output;
+
+  bool exists() const noexcept { return n_heads != 0; }
+};
+
+/// A layer whose memory is a state. Its projected values go through a causal convolution by channel; what becomes
+/// of the channels is the form's.
+struct RecurrentSpec {
+  enum class Form : uint8_t {
+    ShortConvolution,  ///< after * conv(before * channels), of equal widths
+    GatedDelta,        ///< a matrix by head that fades, is corrected by each token, and is read
+    Mamba2,            ///< a matrix by head that fades and takes in each token; `skip` adds the token's own value
+  };
+  Form form = Form::ShortConvolution;
+  std::vector<ProjectionSpec> projections;
+  size_t projected_width = 0;
+
+  size_t channels = 0;  ///< column of the first channel among the projected values
+  size_t n_channels = 0;
+  TensorIndex convolution = kNoTensor;       ///< [n_channels, 1, width]
+  TensorIndex convolution_bias = kNoTensor;  ///< [n_channels]
+  size_t width = 0;                          ///< inputs that a channel's output sees, its own included
+  size_t before = 0, after = 0;              ///< of ShortConvolution: columns of what multiplies
+
+  size_t n_heads = 0;      ///< of values; each has a matrix [n_keys, n_columns]
+  size_t n_key_heads = 0;  ///< divides n_heads; head h reads and writes by key head h * n_key_heads / n_heads
+  size_t n_keys = 0;
+  size_t n_columns = 0;
+  HeadSlices read, write, value;  ///< among the convolved channels
+  size_t gain = 0;                ///< column of the heads' gains before their sigmoid, or before softplus (Mamba2)
+  size_t fade = 0;        ///< column of what the heads' fades are made of; unused by Mamba2, whose gain serves
+  double gain_scale = 1;  ///< of GatedDelta
+  double least_step = 0;  ///< of Mamba2: bounds of the gain
+  double most_step = 0;   ///< 0: none
+  TensorIndex log_fade = kNoTensor;   ///< [n_heads] A_log: a head fades by exp(-exp(A_log) * softplus(fade + bias))
+  bool is_negative_fade = false;      ///< the tensor holds -exp(A_log) instead (GGUF)
+  TensorIndex fade_bias = kNoTensor;  ///< [n_heads] dt_bias
+  TensorIndex skip = kNoTensor;       ///< [n_heads] D of Mamba2
+  size_t gate = 0;                    ///< column of the output gates, silu of which multiplies
+  bool normed_before_gate = true;     ///< or the norm is of the gated values
+  NormSpec norm;                      ///< of each part of the values that follow one another
+  size_t n_norms = 0;                 ///< parts
+  MatrixSpec output;
+
+  size_t value_width() const noexcept { return form == Form::ShortConvolution ? n_channels : n_heads * n_columns; }
+  size_t matrix_floats() const noexcept { return n_heads * n_keys * n_columns; }
+  size_t n_floats() const noexcept { return matrix_floats() + (width - 1) * n_channels; }
 };
 
 /// down(activation(gate(x)) * up(x)), or down(activation(up(x))) without a gate.
@@ -151,7 +200,8 @@ enum class Branches : uint8_t {
 struct LayerSpec {
   NormSpec attention_norm;  ///< of attention's input
   AttentionSpec attention;
-  NormSpec attention_norm_after;  ///< of attention's output, before it is added
+  std::optional<RecurrentSpec> recurrent;  ///< instead of attention
+  NormSpec attention_norm_after;           ///< of attention's output, before it is added
   NormSpec mlp_norm;
   MlpSpec mlp;
   std::optional<ExpertsSpec> experts;  ///< instead of `mlp`

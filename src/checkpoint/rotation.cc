@@ -63,7 +63,8 @@ void read_longrope(const JsonFields& fields, const JsonFields& outer, double max
          scaling.short_factor.size(), scaling.long_factor.size());
 }
 
-RopeScaling read_rope_scaling(const JsonFields& fields, const JsonFields& outer, double max_position_embeddings) {
+RopeScaling read_rope_scaling(const JsonFields& fields, const JsonFields& outer, double max_position_embeddings,
+                              bool has_image_sections) {
   // What other kinds read; files carry them along.
   constexpr std::array<std::string_view, 12> kIgnored = {"beta_fast",
                                                          "beta_slow",
@@ -104,7 +105,8 @@ RopeScaling read_rope_scaling(const JsonFields& fields, const JsonFields& outer,
          fields.subject(), *type);
   }
   for (const auto& [name, value] : fields.all()) {
-    const bool is_ignored = std::find(kIgnored.begin(), kIgnored.end(), name) != kIgnored.end();
+    const bool is_ignored = std::find(kIgnored.begin(), kIgnored.end(), name) != kIgnored.end() ||
+                            (has_image_sections && name.starts_with("mrope_"));
     if (!is_ignored && !fields.was_read(name) && !value.is_null())
       fail(ErrorCode::Unsupported, "{}: {}: found {}, which kvfork does not implement", fields.subject(), name,
            describe_json(value));
@@ -208,10 +210,11 @@ RopeSettings read_rope(const JsonFields& fields, const RopeSettings& defaults, s
         fields.find_number("partial_rotary_factor").value_or(*defaults.partial_rotary_factor);
   const auto scaling = fields.find("rope_scaling");
   if (scaling)
-    settings.scaling = read_rope_scaling(JsonFields(*scaling, fields.subject() + ": rope_scaling"), fields, limit);
+    settings.scaling = read_rope_scaling(JsonFields(*scaling, fields.subject() + ": rope_scaling"), fields, limit,
+                                         defaults.has_image_sections);
   if (const auto inner = find_parameters(fields, layer_type)) {
     if (!theta) settings.theta = inner->find_number("rope_theta").value_or(defaults.theta);
-    if (!scaling) settings.scaling = read_rope_scaling(*inner, fields, limit);
+    if (!scaling) settings.scaling = read_rope_scaling(*inner, fields, limit, defaults.has_image_sections);
     const auto part = inner->find_number("partial_rotary_factor");
     if (part) settings.partial_rotary_factor = part;
   }

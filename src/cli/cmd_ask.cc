@@ -162,7 +162,7 @@ class Ask {
     session_.expect_room(request, options_.max_new_tokens);
     session_.context();  // prefilled before the question's time begins
     std::optional<Fork> fork;
-    return answer(request, request.n_cached(), [&](const OnProgress& on_progress) -> Fork& {
+    return answer(request, session_.n_read(request), [&](const OnProgress& on_progress) -> Fork& {
       return fork.emplace(session_.fork(request, on_progress));
     });
   }
@@ -175,7 +175,7 @@ class Ask {
     session_.expect_room(request, options_.max_new_tokens);
     session_.context();
     const bool continues = fork_ && fork_->is_prefix_of(request.ids());
-    const size_t n_cached = continues ? fork_->size() : request.n_cached();
+    const size_t n_cached = continues ? fork_->size() : session_.n_read(request);
     Answer made = answer(request, n_cached, [&](const OnProgress& on_progress) -> Fork& {
       if (continues) {
         fork_->extend_to(request.ids(), on_progress);

@@ -212,11 +212,12 @@ class BatchCommand {
     seconds_ = watch.seconds();
   }
 
-  std::string format(const Line& line, const GenerateOptions& options, const BatchAnswer& answer) const {
+  std::string format(const Line& line, const GenerateOptions& options, const BatchAnswer& answer) {
     if (answer.error) return format_failure(line.id, answer.error->what(), line.digest);
     const std::string text = answer_text(session_->tokenizer(), answer.generation.ids, options.stop);
-    return format_answer(line.id, answer.generation, text, line.n_request_tokens, line.n_cached_tokens,
-                         line.digest);
+    const size_t n_read = session_->context()->last_start(line.n_cached_tokens);
+    return format_answer(line.id, answer.generation, text, line.n_request_tokens + line.n_cached_tokens - n_read,
+                         n_read, line.digest);
   }
 
   void count_error(size_t index, const std::string& error) {

@@ -148,9 +148,9 @@ Json template_json(const TemplateFacts& facts) {
           {"problem", or_null(facts.problem)}};
 }
 
-// Weights, and keys and values of a full context.
+// Weights, and what a full context remembers.
 uint64_t memory_of(const ModelFacts& facts, size_t kv_bytes_per_token) {
-  return facts.weight_bytes + uint64_t{kv_bytes_per_token} * facts.max_position_embeddings;
+  return facts.weight_bytes + facts.state_bytes + uint64_t{kv_bytes_per_token} * facts.max_position_embeddings;
 }
 
 Json model_json(const std::string& path, const ModelFacts& facts) {
@@ -175,6 +175,7 @@ Json model_json(const std::string& path, const ModelFacts& facts) {
       {"vocab_size", facts.vocab_size},
       {"kv_bytes_per_token",
        {{"float32", facts.kv_bytes_per_token_float32}, {"bfloat16", facts.kv_bytes_per_token_bfloat16}}},
+      {"state_bytes", facts.state_bytes},
       {"memory_bytes",
        {{"float32", memory_of(facts, facts.kv_bytes_per_token_float32)},
         {"bfloat16", memory_of(facts, facts.kv_bytes_per_token_bfloat16)}}},
@@ -215,6 +216,8 @@ void print_model(const std::string& path, const ModelFacts& facts) {
        {std::pair("float32", facts.kv_bytes_per_token_float32), {"bfloat16", facts.kv_bytes_per_token_bfloat16}})
     print_line("{:<14} {} bytes of keys and values per token; {:.1f} MiB of memory with a full context", mode,
                per_token, mib(memory_of(facts, per_token)));
+  if (facts.state_bytes > 0)
+    print_line("state          {:.1f} MiB at each place where forks may start", mib(facts.state_bytes));
   if (!facts.tokenizer_problem.empty()) print_line("tokenizer      {}", facts.tokenizer_problem);
   if (facts.chat_template)
     print_template(*facts.chat_template);

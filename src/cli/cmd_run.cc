@@ -59,6 +59,7 @@ class Run {
     report_.name = args_.model_flags.model;
     plan_requests();
     session_.context();
+    for (RunAnswer& answer : report_.answers) answer.n_read = session_.n_read(answer.request);
     prove_parity();
     const bool is_text = !args_.model_flags.json;
     const bool has_notes = is_text && !args_.model_flags.quiet;
@@ -135,7 +136,7 @@ class Run {
 
   void measure_cached(RunAnswer& answer) {
     const Stopwatch fork_watch;
-    (void)session_.context()->fork_unchecked(answer.request.n_cached());
+    if (answer.n_read > 0) (void)session_.context()->fork_unchecked(answer.n_read);
     const double fork_ms = fork_watch.milliseconds();
     const Stopwatch watch;
     Fork fork = session_.fork(answer.request);

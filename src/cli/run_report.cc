@@ -24,8 +24,8 @@ Json to_json(const RunAnswer& answer) {
                {"parity", true},
                {"tokens", generation.ids.size()},
                {"passes", answer.passes()},
-               {"cached_tokens", answer.request.n_cached()},
-               {"request_tokens", answer.request.n_new()}};
+               {"cached_tokens", answer.n_read},
+               {"request_tokens", answer.request.size() - answer.n_read}};
   if (!generation.logprobs.empty()) json["logprobs"] = generation.logprobs;
   json["timings"] = {{"fork_ms", times_json(answer.fork)},
                      {"ttft_cached_ms", times_json(answer.first_cached)},
@@ -81,8 +81,9 @@ void print_run_timings(const Session& session, const RunReport& report) {
     const double cached = answer.first_cached.median();
     const double uncached = answer.first_uncached.median();
     saved += uncached - cached;
-    print_note("prompt {}: {} from the cache, {} of the request, {} new ({})", ++number, answer.request.n_cached(),
-               answer.request.n_new(), answer.generation.ids.size(), stop_reason_name(answer.generation.stop));
+    print_note("prompt {}: {} from the cache, {} of the request, {} new ({})", ++number, answer.n_read,
+               answer.request.size() - answer.n_read, answer.generation.ids.size(),
+               stop_reason_name(answer.generation.stop));
     print_note("  fork                       {}", show_times(answer.fork));
     print_note("  first token with cache     {}", show_times(answer.first_cached));
     print_note("  first token without cache  {}, {} times later", show_times(answer.first_uncached),

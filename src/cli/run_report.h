@@ -14,6 +14,7 @@ namespace kvfork::cli {
 struct RunAnswer {
   std::string prompt;
   Request request;
+  size_t n_read = 0;  ///< tokens of it that were read from the context; the others were run
   Generation generation;
   std::string text;
   Times fork;

@@ -56,6 +56,9 @@ class Session {
   /// The context; the first call prefills it, with progress.
   const std::shared_ptr<const Context>& context();
 
+  /// Tokens of the request that are read from the context, which is prefilled if it has to be; the others are run.
+  size_t n_read(const Request& request) { return context()->last_start(request.n_cached()); }
+
   /// A fork of the context that holds the whole request. Throws as Context::fork.
   Fork fork(const Request& request, const std::function<void(size_t)>& on_progress = {}) {
     return context()->fork(request, on_progress);

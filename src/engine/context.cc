@@ -1,6 +1,8 @@
 // Context: what it tells and checks, and the forks that start from it.
 #include "kvfork/context.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/sha256.h"
 #include "engine/context_state.h"
@@ -63,6 +65,10 @@ const std::shared_ptr<const ContextOrigin>& Context::origin() const noexcept {
 }
 const std::shared_ptr<const Context>& Context::parent() const noexcept {
   return state_->parent;
+}
+
+size_t Context::last_start(size_t n_tokens) const noexcept {
+  return state_->kv->last_start(std::min(n_tokens, size()));
 }
 
 Fork Context::fork(const Request& request, const std::function<void(size_t)>& on_progress) const {

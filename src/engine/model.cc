@@ -80,6 +80,14 @@ kernels::Rounding rounding_of(ComputeMode mode) {
   return mode == ComputeMode::BFloat16 ? kernels::Rounding::ToBF16 : kernels::Rounding::None;
 }
 
+// Tokens between the places where a context keeps the states of its layers: at most so many places, and none nearer
+// to the one before than what runs in a pass anyway.
+size_t distance_of_places(size_t n_tokens) {
+  constexpr size_t kMostPlaces = 8;
+  const size_t n_passes = (n_tokens + engine::kMaxPassRows - 1) / engine::kMaxPassRows;
+  return std::max<size_t>(1, (n_passes + kMostPlaces - 1) / kMostPlaces) * engine::kMaxPassRows;
+}
+
 GenerationDefaults make_defaults(const checkpoint::Checkpoint& checkpoint) {
   const checkpoint::GenerationConfig& generation = checkpoint.generation_config();
   return {.eos_token_ids = generation.eos_token_id.value_or(checkpoint.config().eos_token_id),
@@ -152,6 +160,7 @@ engine::ModelState::ModelState(const std::string& path, const ModelOptions& opti
            .hidden_size = checkpoint.config().hidden_size,
            .max_position_embeddings = longest_timeline(checkpoint.config()),
            .kv_bytes_per_token = kv_layout->token_bytes(),
+           .state_bytes = kv_layout->n_state_floats() * sizeof(float),
            .weight_bytes = checkpoint.file_bytes()},
       defaults(make_defaults(checkpoint)) {}
 
@@ -184,7 +193,13 @@ std::shared_ptr<const Context> Model::prefill(std::span<const int32_t> ids,
                                               const std::function<void(size_t)>& on_progress,
                                               std::shared_ptr<const ContextOrigin> origin) const {
   Fork timeline = start();
-  timeline.append(ids, on_progress);
+  const size_t distance = state_->kv_layout->has_states() ? distance_of_places(ids.size()) : ids.size();
+  do {  // no ids: append refuses nothing, and seal does
+    const size_t first = timeline.size();
+    const auto part = ids.subspan(first, std::min(distance, ids.size() - first));
+    timeline.append(part, on_progress ? [&](size_t done) { on_progress(first + done); } : on_progress);
+    if (timeline.size() < ids.size()) engine::state_of(timeline).kv.keep_states();
+  } while (timeline.size() < ids.size());
   return std::move(timeline).seal(std::move(origin));
 }
 

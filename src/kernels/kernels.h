@@ -30,6 +30,7 @@ enum class Activation : uint8_t {
   GeluTanh,     // x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
   Relu,         // max(x, 0)
   ReluSquared,  // max(x, 0)^2
+  Sigmoid,      // 1 / (1 + exp(-x))
   SwishClamped  // x / (1 + exp(-1.702 x)); of bounded numbers in activate_mul
 };
 
@@ -163,6 +164,54 @@ struct StoreKvArgs {
   void* v_block;
 };
 
+/// A causal convolution of each channel by itself over consecutive tokens, and the inputs that the next call needs:
+///   y[t][c] = bias[c] + sum_j weight[j][c] * x[t - width + 1 + j][c], then silu of it if asked
+/// Inputs before the first token come from `tail`, whose last row is the latest.
+struct ConvolutionArgs {
+  const float* x;  // [n_tokens] rows of channels
+  size_t x_stride;
+  size_t n_tokens;
+  size_t n_channels;    // of the call; pointers are to its first one
+  size_t width;         // at least 1
+  const float* weight;  // [width] rows of channels
+  size_t weight_stride;
+  const float* bias;  // [n_channels], or null
+  bool silu;
+  const float* tail;  // [width - 1] rows of channels
+  size_t tail_stride;
+  float* next_tail;  // the same; may not overlap `tail`
+  float* y;          // may not overlap x
+  size_t y_stride;
+};
+
+/// A matrix that remembers consecutive tokens, S [n_keys, columns]; for each token in turn
+///   change = gain * (value - S^T (fade * write)), or gain * value
+///   S = fade * S + write x change
+///   y = S^T read
+/// `fade` is one number, or one for each key. The change subtracts what S answers if `corrects`.
+struct RecurrenceArgs {
+  const float* read;  // [n_tokens] rows of n_keys
+  size_t read_stride;
+  const float* write;  // the same
+  size_t write_stride;
+  const float* value;  // [n_tokens] rows of columns
+  size_t value_stride;
+  const float* gain;  // of token t at t * gain_stride
+  size_t gain_stride;
+  const float* fade;  // of token t from t * fade_stride on
+  size_t fade_stride;
+  bool fades_by_key;
+  bool corrects;
+  size_t n_tokens;
+  size_t n_keys;
+  size_t n_columns;    // of the call; pointers are to its first one
+  const float* state;  // [n_keys] rows of columns, before the first token
+  size_t state_stride;
+  float* next_state;  // the same after the last one; may not overlap `state`
+  float* y;           // [n_tokens] rows of columns
+  size_t y_stride;
+};
+
 struct KernelTable {
   const char* name;  // "portable", "avx2", "avx512", "avx512_bf16", "amx": also what KVFORK_ISA accepts
 
@@ -217,6 +266,9 @@ struct KernelTable {
   /// x[i] = the nearest number in [-limit, limit].
   void (*clip)(float* x, float limit, size_t n) noexcept;
 
+  /// x[i] *= y[i].
+  void (*multiply)(float* x, const float* y, size_t n) noexcept;
+
   /// x[i] += y[i].
   void (*add)(float* x, const float* y, size_t n) noexcept;
 
@@ -236,6 +288,10 @@ struct KernelTable {
 
   /// y[0..head_dim) = out[0..head_dim) / sum, one row.
   void (*attention_finish)(const float* out, float sum, size_t head_dim, float* y) noexcept;
+
+  // Layers with a state: the same bits for any split of the tokens into calls, and of channels or columns.
+  void (*convolve)(const ConvolutionArgs& args) noexcept;
+  void (*recur)(const RecurrenceArgs& args) noexcept;
 };
 
 }  // namespace kvfork::kernels

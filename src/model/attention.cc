@@ -41,8 +41,10 @@ size_t count_tiles(const checkpoint::AttentionSpec& heads, size_t n_rows) {
 
 size_t attention_tile_rows(const checkpoint::ModelSpec& spec) {
   size_t most = 0;
-  for (const checkpoint::LayerSpec& layer : spec.layers)
+  for (const checkpoint::LayerSpec& layer : spec.layers) {
+    if (!layer.attention.exists()) continue;
     most = std::max(most, tokens_per_tile(layer.attention) * group_size(layer.attention));
+  }
   return most;
 }
 
@@ -58,6 +60,11 @@ struct Attention::Walk {
   const float* query(size_t i, size_t head) const {
     return scratch.projected + (tile.first_row + i) * heads.projected_width + heads.q.offset +
            (tile.kv_head * group_size() + head) * heads.q.stride;
+  }
+
+  const float* gate(size_t i, size_t head) const {
+    return scratch.projected + (tile.first_row + i) * heads.projected_width + heads.gate.offset +
+           (tile.kv_head * group_size() + head) * heads.gate.stride;
   }
 
   const RowToken& token(size_t i) const { return scratch.tokens[tile.first_row + i]; }
@@ -114,6 +121,7 @@ void Attention::prepare(Scratch& scratch) const {
   scratch.tiles.clear();
   const size_t n_chunks = chunks_of(longest(scratch.sequences));
   for (const checkpoint::LayerSpec& layer : spec_.layers) {
+    if (!layer.attention.exists()) continue;
     const size_t n_tiles = count_tiles(layer.attention, scratch.tokens.size());
     if (splits(n_tiles, n_chunks)) scratch.reserve_parts(n_tiles * n_chunks, most_tile_rows_);
   }
@@ -138,7 +146,6 @@ void Attention::arrange(const checkpoint::AttentionSpec& heads, Scratch& scratch
 void Attention::store(size_t index, const LayerWeights& layer, Scratch& scratch) const noexcept {
   const checkpoint::AttentionSpec& heads = layer.spec->attention;
   arrange(heads, scratch);
-  for (const SequenceRows& sequence : scratch.sequences) sequence.kv->begin_layer(index);
   const bool is_whole = layer.q_norm.exists() && heads.head_norm_form == checkpoint::HeadNormForm::Whole;
   if (is_whole || heads.clip != 0) normalize_rows(layer, scratch);
   // A few rows are rotated and stored faster than another thread wakes.
@@ -329,6 +336,9 @@ void Attention::finish(const Walk& walk, const LayerWeights& layer, const Attent
     for (size_t head = 0; head < walk.group_size(); ++head) {
       const size_t row = token * walk.group_size() + head;
       kernels_.attention_finish(total.out + row * walk.out_stride(), total.sum[row], head_dim, y + head * head_dim);
+      if (walk.heads.gate.stride != 0)
+        kernels_.activate_mul(kernels::Activation::Sigmoid, 0, walk.gate(token, head), y + head * head_dim,
+                              head_dim, y + head * head_dim);
     }
   }
 }

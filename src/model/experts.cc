@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "model/double_math.h"
 
 namespace kvfork::model {
 

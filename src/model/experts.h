@@ -21,9 +21,6 @@ namespace kvfork::model {
 void choose_experts(const checkpoint::ExpertsSpec& spec, std::span<const float> correction,
                     std::span<const float> scores, std::span<double> work, std::span<Choice> chosen) noexcept;
 
-/// 1 / (1 + e^-x), in the same arithmetic.
-float sigmoid(float x) noexcept;
-
 class Experts {
  public:
   Experts(const kernels::KernelTable& kernels, const base::ThreadPool& pool, kernels::Rounding rounding);

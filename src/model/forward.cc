@@ -13,6 +13,7 @@ Forward::Forward(const checkpoint::ModelSpec& spec, const Weights& weights, cons
       weights_(weights),
       kernels_(kernels),
       attention_(spec, kernels, pool),
+      recurrent_(kernels, pool),
       products_(kernels, pool, rounding),
       experts_(kernels, pool, rounding),
       residual_scale_(static_cast<float>(spec.residual_scale)) {}
@@ -32,11 +33,20 @@ void Forward::run(std::span<const Step> steps, float* logits, Scratch& scratch) 
   rotate_positions(scratch);
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
     const LayerWeights& layer = weights_.layers[i];
-    project(layer, scratch);              // q, k, v = norm(x) W + b
-    attention_.store(i, layer, scratch);  // norms and rotation of q and k; k and v join the cache
-    attention_.run(i, layer, scratch);    // softmax(q K * scale) V
-    add_attention(layer, scratch);        // x += attention W_o
-    add_feed_forward(layer, scratch);     // x += (silu(norm(x) W_gate) * norm(x) W_up) W_down, or experts
+    for (const Step& step : steps) step.kv->begin_layer(i);
+    if (layer.spec->recurrent) {
+      project(layer, layer.spec->recurrent->projections, layer.recurrent.projections,
+              layer.spec->recurrent->projected_width, scratch);
+      recurrent_.run(i, layer, scratch);  // convolution and matrices, from one state to the next
+      add_mixed(layer, layer.recurrent.output, scratch);
+    } else {
+      project(layer, layer.spec->attention.projections, layer.projections, layer.spec->attention.projected_width,
+              scratch);                         // q, k, v = norm(x) W + b
+      attention_.store(i, layer, scratch);      // norms and rotation of q and k; k and v join the cache
+      attention_.run(i, layer, scratch);        // softmax(q K * scale) V
+      add_mixed(layer, layer.output, scratch);  // x += attention W_o
+    }
+    add_feed_forward(layer, scratch);  // x += (silu(norm(x) W_gate) * norm(x) W_up) W_down, or experts
   }
   compute_logits(steps, logits, scratch);
   for (const Step& step : steps) step.kv->advance(step.ids.size());
@@ -72,15 +82,15 @@ void Forward::rotate_positions(Scratch& scratch) const noexcept {
   }
 }
 
-void Forward::project(const LayerWeights& layer, Scratch& scratch) const noexcept {
-  const checkpoint::AttentionSpec& attention = layer.spec->attention;
+void Forward::project(const LayerWeights& layer, std::span<const checkpoint::ProjectionSpec> specs,
+                      std::span<const Matrix> matrices, size_t width, Scratch& scratch) const noexcept {
   std::vector<ProductTarget>& targets = scratch.targets;
   targets.clear();
-  for (size_t i = 0; i < layer.projections.size(); ++i) {
-    const Matrix& matrix = layer.projections[i];
-    targets.push_back({&matrix, scratch.projected + attention.projections[i].column, attention.projected_width});
+  for (size_t i = 0; i < matrices.size(); ++i) {
+    const Matrix& matrix = matrices[i];
+    targets.push_back({&matrix, scratch.projected + specs[i].column, width});
     // Matrices that follow one another share packed inputs where their types do.
-    const bool is_last = i + 1 == layer.projections.size() || layer.projections[i + 1].type != matrix.type;
+    const bool is_last = i + 1 == matrices.size() || matrices[i + 1].type != matrix.type;
     if (!is_last) continue;
     products_.pack_normalized(scratch.x_rows, spec_.hidden_size, layer.attention_norm, matrix.type, scratch.packed,
                               scratch);
@@ -100,13 +110,13 @@ void Forward::add_product(const Matrix& matrix, const std::byte* packed, const N
   products_.add_normalized(scratch.x, scratch.product, n_rows, spec_.hidden_size, norm_after, residual_scale_);
 }
 
-void Forward::add_attention(const LayerWeights& layer, Scratch& scratch) const noexcept {
+void Forward::add_mixed(const LayerWeights& layer, const Matrix& output, Scratch& scratch) const noexcept {
   const size_t n_rows = scratch.x_rows.size();
-  products_.pack(scratch.attention, n_rows, layer.output.k, layer.output.type, scratch.packed);
+  products_.pack(scratch.attention, n_rows, output.k, output.type, scratch.packed);
   if (layer.spec->branches == checkpoint::Branches::Sequential)
-    return add_product(layer.output, scratch.packed, layer.attention_norm_after, scratch);
+    return add_product(output, scratch.packed, layer.attention_norm_after, scratch);
   // The feed-forward reads x as it is now, so the branch is kept until that has been read.
-  const ProductTarget target{&layer.output, scratch.branch, layer.output.n_features};
+  const ProductTarget target{&output, scratch.branch, output.n_features};
   products_.multiply({&target, 1}, n_rows, scratch.packed, scratch);
 }
 

@@ -15,6 +15,7 @@
 #include "model/experts.h"
 #include "model/kv_cache.h"
 #include "model/products.h"
+#include "model/recurrent.h"
 #include "model/scratch.h"
 #include "model/weights.h"
 
@@ -45,8 +46,9 @@ class Forward {
  private:
   void embed(std::span<const Step> steps, Scratch& scratch) const noexcept;
   void rotate_positions(Scratch& scratch) const noexcept;
-  void project(const LayerWeights& layer, Scratch& scratch) const noexcept;
-  void add_attention(const LayerWeights& layer, Scratch& scratch) const noexcept;
+  void project(const LayerWeights& layer, std::span<const checkpoint::ProjectionSpec> specs,
+               std::span<const Matrix> matrices, size_t width, Scratch& scratch) const noexcept;
+  void add_mixed(const LayerWeights& layer, const Matrix& output, Scratch& scratch) const noexcept;
   void add_feed_forward(const LayerWeights& layer, Scratch& scratch) const noexcept;
   void add_experts(const LayerWeights& layer, Scratch& scratch) const noexcept;
   void add_product(const Matrix& matrix, const std::byte* packed, const Norm& norm_after,
@@ -57,6 +59,7 @@ class Forward {
   const Weights& weights_;
   const kernels::KernelTable& kernels_;
   Attention attention_;
+  Recurrent recurrent_;
   Products products_;
   Experts experts_;
   float residual_scale_;

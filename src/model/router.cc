@@ -1,24 +1,13 @@
 // Which experts a row chooses.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 
+#include "model/double_math.h"
 #include "model/experts.h"
 
 namespace kvfork::model {
 namespace {
-
-// e^x to a few units of the last place: x = n ln 2 + r, then the Taylor series in r.
-double exponential(double x) noexcept {
-  if (!(x > -700)) return x <= -700 ? 0.0 : x;  // NaN stays
-  if (x > 700) return std::numeric_limits<double>::infinity();
-  const double n = std::floor(x * 1.4426950408889634 + 0.5);
-  const double r = x - n * 0x1.62e42fee00000p-1 - n * 0x1.a39ef35793c76p-33;
-  double sum = 1;
-  for (int i = 14; i > 0; --i) sum = 1 + sum * r / i;
-  return sum * std::bit_cast<double>(static_cast<uint64_t>(1023 + static_cast<int64_t>(n)) << 52);
-}
 
 void softmax(std::span<double> scores) noexcept {
   const double most = *std::max_element(scores.begin(), scores.end());
@@ -55,10 +44,6 @@ void keep_groups(const checkpoint::ExpertsSpec& spec, std::span<double> choice) 
 }
 
 }  // namespace
-
-float sigmoid(float x) noexcept {
-  return static_cast<float>(1 / (1 + exponential(-static_cast<double>(x))));
-}
 
 void choose_experts(const checkpoint::ExpertsSpec& spec, std::span<const float> correction,
                     std::span<const float> scores, std::span<double> work, std::span<Choice> chosen) noexcept {

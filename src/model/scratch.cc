@@ -38,9 +38,12 @@ class Carver {
 // The largest of each size over all layers.
 struct Widths {
   size_t hidden = 0;
-  size_t projected = 0;  // of a row of q, k and v
-  size_t attention = 0;  // of a row of attention's output
-  size_t inner = 0;      // of the feed-forward
+  size_t projected = 0;             // of a row of q, k and v
+  size_t attention = 0;             // of a row of attention's output, or of a layer with a state
+  std::vector<size_t> values = {};  // the different widths of such rows
+  size_t channels = 0;
+  size_t gates = 0;
+  size_t inner = 0;  // of the feed-forward
   size_t n_kv_heads = 0;
   size_t out_stride = 0;
   size_t tile_rows = 0;
@@ -54,13 +57,26 @@ struct Widths {
     for (const checkpoint::LayerSpec& layer : spec.layers) {
       const checkpoint::AttentionSpec& heads = layer.attention;
       projected = std::max(projected, heads.projected_width);
-      attention = std::max(attention, heads.n_heads * heads.head_dim);
+      take_values(heads.n_heads * heads.head_dim);
+      if (layer.recurrent) take_recurrent(*layer.recurrent);
       inner = std::max(inner, layer.mlp.down.k);
       has_plain_mlp |= layer.mlp.up.exists() && !layer.mlp.gate.exists();
       if (layer.experts) take_experts(*layer.experts);
       n_kv_heads = std::max(n_kv_heads, heads.n_kv_heads);
       out_stride = std::max(out_stride, kernels::value_stride(heads.head_dim));
     }
+  }
+
+  void take_values(size_t width) {
+    attention = std::max(attention, width);
+    if (width != 0 && std::find(values.begin(), values.end(), width) == values.end()) values.push_back(width);
+  }
+
+  void take_recurrent(const checkpoint::RecurrentSpec& recurrent) {
+    projected = std::max(projected, recurrent.projected_width);
+    channels = std::max(channels, recurrent.n_channels);
+    gates = std::max(gates, 2 * recurrent.n_heads);
+    take_values(recurrent.value_width());
   }
 
   void take_experts(const checkpoint::ExpertsSpec& experts) {
@@ -83,7 +99,9 @@ struct Widths {
   // Of packed rows of the widest input. Every width is asked for: the widest rows need not take the most bytes.
   size_t packed_bytes(const kernels::KernelTable& kernels, size_t max_rows) const {
     size_t n_bytes = 0;
-    for (const size_t k : {hidden, inner, attention}) {
+    std::vector<size_t> inputs = values;
+    inputs.insert(inputs.end(), {hidden, inner});
+    for (const size_t k : inputs) {
       for (const auto type : {kernels::Element::F32, kernels::Element::F16, kernels::Element::BF16})
         n_bytes = std::max(n_bytes, kernels.packed_bytes(max_rows, k, type));
     }
@@ -121,6 +139,8 @@ Scratch::Scratch(const checkpoint::ModelSpec& spec, const kernels::KernelTable& 
     work_ = carver.bytes(n_threads * work_bytes_);
     projected = carver.floats(max_rows * widths.projected);
     attention = carver.floats(max_rows * widths.attention);
+    convolved = carver.floats(max_rows * widths.channels);
+    gates = carver.floats(max_rows * widths.gates);
     product = carver.floats(max_rows * widths.hidden);
     branch = carver.floats(max_rows * widths.hidden);
     if (widths.has_plain_mlp) inner = carver.floats(max_rows * widths.inner);
@@ -154,7 +174,10 @@ Scratch::Scratch(const checkpoint::ModelSpec& spec, const kernels::KernelTable& 
   tokens.reserve(max_rows);
   x_rows.reserve(max_rows);
   size_t most_targets = 1;
-  for (const auto& layer : spec.layers) most_targets = std::max(most_targets, layer.attention.projections.size());
+  for (const auto& layer : spec.layers) {
+    most_targets = std::max(most_targets, layer.attention.projections.size());
+    if (layer.recurrent) most_targets = std::max(most_targets, layer.recurrent->projections.size());
+  }
   targets.reserve(most_targets);
 }
 

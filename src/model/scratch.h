@@ -80,7 +80,9 @@ class Scratch {
   float* branch = nullptr;            // [max_rows, hidden] what a branch of a layer gives, before it is added to x
   std::byte* packed_gated = nullptr;  // the same, made while others are read
   float* projected = nullptr;         // [max_rows, projected_width] q, k and v as the layer's spec places them
-  float* attention = nullptr;         // [max_rows, n_heads * head_dim]
+  float* attention = nullptr;         // [max_rows, n_heads * head_dim], or the values of a layer with a state
+  float* convolved = nullptr;         // [max_rows, n_channels] of a layer with a state
+  float* gates = nullptr;             // [max_rows, 2 * n_heads] of a layer with a state
   float* product = nullptr;           // [max_rows, hidden] a product before it is added to x
 
   /// Of every row's position, for one kind of rotation: [max_rows, n_pairs].

@@ -19,7 +19,9 @@ StateLayout::StateLayout(std::vector<LayerState> layers, kernels::Element type)
 StateLayout StateLayout::of(const checkpoint::ModelSpec& spec, kernels::Element type) {
   std::vector<LayerState> layers;
   for (const checkpoint::LayerSpec& layer : spec.layers)
-    layers.push_back({.n_kv_heads = layer.attention.n_kv_heads, .head_dim = layer.attention.head_dim});
+    layers.push_back({.n_kv_heads = layer.attention.n_kv_heads,
+                      .head_dim = layer.attention.head_dim,
+                      .n_floats = layer.recurrent ? layer.recurrent->n_floats() : 0});
   return {std::move(layers), type};
 }
 

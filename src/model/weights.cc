@@ -1,8 +1,11 @@
 // Resolves the tensors of a ModelSpec to places in the mapped files.
 #include "model/weights.h"
 
+#include <cmath>
+
 #include "base/error.h"
 #include "kernels/select.h"
+#include "model/double_math.h"
 
 namespace kvfork::model {
 namespace {
@@ -90,6 +93,47 @@ class Resolver {
     return experts;
   }
 
+  // The file has a row of weights for each channel, and the kernels read a row of channels for each weight.
+  std::vector<float> convolution(const checkpoint::RecurrentSpec& spec) const {
+    const std::vector<float> by_channel = vector(spec.convolution);
+    std::vector<float> by_tap(by_channel.size());
+    for (size_t c = 0; c < spec.n_channels; ++c) {
+      for (size_t j = 0; j < spec.width; ++j) by_tap[j * spec.n_channels + c] = by_channel[c * spec.width + j];
+    }
+    return by_tap;
+  }
+
+  // x / sqrt(sum(x^2) + 1e-6) * factor, as the norm of x with a constant weight.
+  static Norm unit_length(size_t n, double factor) {
+    constexpr double kEps = 1e-6;
+    const double size = static_cast<double>(n);
+    return {.kind = checkpoint::NormSpec::Kind::Rms,
+            .weight = std::vector<float>(n, static_cast<float>(factor / std::sqrt(size))),
+            .bias = {},
+            .eps = static_cast<float>(kEps / size)};
+  }
+
+  RecurrentWeights recurrent(const checkpoint::RecurrentSpec& spec) const {
+    RecurrentWeights weights{.projections = {},
+                             .convolution = convolution(spec),
+                             .convolution_bias = vector(spec.convolution_bias),
+                             .fade_rate = vector(spec.log_fade),
+                             .fade_bias = vector(spec.fade_bias),
+                             .skip = vector(spec.skip),
+                             .read_norm = {},
+                             .write_norm = {},
+                             .norm = norm(spec.norm),
+                             .output = matrix(spec.output)};
+    for (const auto& projection : spec.projections) weights.projections.push_back(matrix(projection.matrix));
+    for (float& rate : weights.fade_rate)
+      rate = spec.is_negative_fade ? -rate : static_cast<float>(exponential(static_cast<double>(rate)));
+    if (spec.form == checkpoint::RecurrentSpec::Form::GatedDelta) {
+      weights.read_norm = unit_length(spec.n_keys, 1 / std::sqrt(static_cast<double>(spec.n_keys)));
+      weights.write_norm = unit_length(spec.n_keys, 1);
+    }
+    return weights;
+  }
+
   LayerWeights layer(const checkpoint::LayerSpec& spec) const {
     LayerWeights layer{.spec = &spec,
                        .attention_norm = norm(spec.attention_norm),
@@ -103,6 +147,7 @@ class Resolver {
                        .mlp = mlp(spec.mlp),
                        .mlp_norm_after = norm(spec.mlp_norm_after)};
     if (spec.experts) layer.experts = experts(*spec.experts);
+    if (spec.recurrent) layer.recurrent = recurrent(*spec.recurrent);
     for (const auto& projection : spec.attention.projections)
       layer.projections.push_back(matrix(projection.matrix));
     return layer;

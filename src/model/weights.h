@@ -65,14 +65,28 @@ struct ExpertsWeights {
   Matrix shared_gate;  // [1, hidden], or n_features 0
 };
 
+/// A layer with a state; empty where a layer has none.
+struct RecurrentWeights {
+  std::vector<Matrix> projections;      // [.., hidden]
+  std::vector<float> convolution;       // [width, n_channels]
+  std::vector<float> convolution_bias;  // [n_channels], or empty
+  std::vector<float> fade_rate;         // [n_heads] exp(A_log)
+  std::vector<float> fade_bias;         // [n_heads]
+  std::vector<float> skip;              // [n_heads], or empty
+  Norm read_norm, write_norm;  // of GatedDelta: rows of n_keys get unit length; reads are divided by sqrt(n_keys)
+  Norm norm;
+  Matrix output;  // [hidden, value_width]
+};
+
 /// A layer of the spec; `spec` says how its parts go together and must outlive it.
 struct LayerWeights {
   const checkpoint::LayerSpec* spec = nullptr;
   Norm attention_norm;              // [hidden]
   std::vector<Matrix> projections;  // those of spec->attention, [.., hidden]
   Norm q_norm, k_norm;
-  std::vector<float> sinks;   // [n_heads], or empty
-  Matrix output;              // [hidden, n_heads * head_dim]
+  std::vector<float> sinks;  // [n_heads], or empty
+  Matrix output;             // [hidden, n_heads * head_dim]
+  RecurrentWeights recurrent;
   Norm attention_norm_after;  // [hidden]
   Norm mlp_norm;              // [hidden]
   MlpWeights mlp;

@@ -51,7 +51,7 @@ Identity make_identity(const engine::ModelState& model) {
   identity.config = checkpoint.is_gguf() ? identity.weights : base::sha256_hex(checkpoint.config_json());
   identity.dtype = compute_mode_name(model.info.mode);
   identity.kernel_set = model.kernels.name;
-  identity.kernel_bits = fingerprint_kernels(model.kernels);
+  identity.kernel_bits = fingerprint_kernels(model.kernels, model.kv_layout->has_states());
   identity.revision = find_revision(model.info.path);
   return identity;
 }

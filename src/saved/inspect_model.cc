@@ -15,6 +15,7 @@
 #include "kvfork/boundary.h"
 #include "kvfork/inspect.h"
 #include "kvfork/text.h"
+#include "model/state_layout.h"
 #include "saved/identity.h"
 
 namespace kvfork {
@@ -40,9 +41,10 @@ void take_config(const checkpoint::ModelConfig& config, ModelFacts& facts) {
   facts.head_dim = config.head_dim;
   facts.hidden_size = config.hidden_size;
   facts.vocab_size = config.vocab_size;
-  const size_t numbers_per_token = config.num_hidden_layers * config.num_key_value_heads * 2 * config.head_dim;
-  facts.kv_bytes_per_token_float32 = numbers_per_token * 4;
-  facts.kv_bytes_per_token_bfloat16 = numbers_per_token * 2;
+  const auto layout = model::StateLayout::of(config.spec, kernels::Element::F32);
+  facts.kv_bytes_per_token_float32 = layout.token_bytes();
+  facts.kv_bytes_per_token_bfloat16 = layout.token_bytes() / 2;
+  facts.state_bytes = layout.n_state_floats() * sizeof(float);
   for (const auto& tensor : config.spec.tensors)
     facts.n_parameters += checkpoint::count_elements(tensor.shape).value_or(0);
   facts.weight_bytes = facts.n_parameters * (config.torch_dtype == "float32" ? 4 : 2);

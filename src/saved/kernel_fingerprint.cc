@@ -13,6 +13,7 @@
 #include "checkpoint/rotation.h"
 #include "kernels/scalar.h"
 #include "model/attention.h"
+#include "model/double_math.h"
 #include "model/rope.h"
 
 namespace kvfork::saved {
@@ -50,7 +51,7 @@ class Probe {
       : kernels_(kernels),
         workspace_(base::MemoryRegion::allocate(kernels.workspace_bytes, "kernel fingerprint")) {}
 
-  std::string run() {
+  std::string run(bool has_states) {
     sha_.add(fmt::format("blocks of {}, chunks of {}\n", kernels::kBlockTokens, model::kChunkBlocks));
     for (const Element type : {Element::F32, Element::F16, Element::BF16}) {
       for (const auto rounding : {kernels::Rounding::None, kernels::Rounding::ToBF16}) add_product(type, rounding);
@@ -58,6 +59,7 @@ class Probe {
     add_rows();
     for (const Element type : {Element::F32, Element::BF16}) add_attention(type);
     add_rotary_tables();
+    if (has_states) add_states();
     return sha_.hex();
   }
 
@@ -195,6 +197,65 @@ class Probe {
     }
   }
 
+  // A convolution and a memory over a few tokens, with the gates between them.
+  void add_states() {
+    constexpr size_t kTokens = 3, kWidth = 4, kKeys = 7;
+    auto x = numbers_.take(kTokens * kInput);
+    const auto weight = numbers_.take(kWidth * kInput), tail = numbers_.take((kWidth - 1) * kInput);
+    std::vector<float> next_tail(tail.size()), y(x.size());
+    kernels_.convolve({.x = x.data(),
+                       .x_stride = kInput,
+                       .n_tokens = kTokens,
+                       .n_channels = kInput,
+                       .width = kWidth,
+                       .weight = weight.data(),
+                       .weight_stride = kInput,
+                       .bias = nullptr,
+                       .silu = true,
+                       .tail = tail.data(),
+                       .tail_stride = kInput,
+                       .next_tail = next_tail.data(),
+                       .y = y.data(),
+                       .y_stride = kInput});
+    add(y);
+    add(next_tail);
+    kernels_.multiply(x.data(), y.data(), x.size());
+    add(x);
+    kernels_.activate_mul(kernels::Activation::Sigmoid, 0, x.data(), y.data(), y.size(), y.data());
+    add(y);
+    const auto keys = numbers_.take(2 * kTokens * kKeys), state = numbers_.take(kKeys * kInput);
+    std::vector<float> gates, next_state(state.size());
+    for (size_t i = 0; i < 2 * kTokens; ++i) {
+      gates.push_back(model::sigmoid(keys[i]));
+      gates.push_back(static_cast<float>(model::softplus(static_cast<double>(keys[i]))));
+    }
+    add(gates);
+    for (const bool corrects : {false, true}) {
+      kernels_.recur({.read = keys.data(),
+                      .read_stride = kKeys,
+                      .write = keys.data() + kTokens * kKeys,
+                      .write_stride = kKeys,
+                      .value = x.data(),
+                      .value_stride = kInput,
+                      .gain = gates.data(),
+                      .gain_stride = 4,
+                      .fade = gates.data() + 2,
+                      .fade_stride = 4,
+                      .fades_by_key = false,
+                      .corrects = corrects,
+                      .n_tokens = kTokens,
+                      .n_keys = kKeys,
+                      .n_columns = kInput,
+                      .state = state.data(),
+                      .state_stride = kInput,
+                      .next_state = next_state.data(),
+                      .y = y.data(),
+                      .y_stride = kInput});
+      add(y);
+      add(next_state);
+    }
+  }
+
   // These come from the C library's pow, cos and sin.
   void add_rotary_tables() {
     constexpr size_t kRotated = 128;
@@ -216,8 +277,8 @@ class Probe {
 
 }  // namespace
 
-std::string fingerprint_kernels(const kernels::KernelTable& kernels) {
-  return Probe(kernels).run();
+std::string fingerprint_kernels(const kernels::KernelTable& kernels, bool has_states) {
+  return Probe(kernels).run(has_states);
 }
 
 }  // namespace kvfork::saved

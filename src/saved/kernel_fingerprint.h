@@ -8,8 +8,8 @@
 
 namespace kvfork::saved {
 
-/// SHA-256 over the results of every kernel, and of the rotary tables, on fixed inputs. Takes well under a
-/// millisecond.
-std::string fingerprint_kernels(const kernels::KernelTable& kernels);
+/// SHA-256 over the results of every kernel, and of the rotary tables, on fixed inputs; of the kernels for layers
+/// with a state only where a model has such layers. Takes well under a millisecond.
+std::string fingerprint_kernels(const kernels::KernelTable& kernels, bool has_states = false);
 
 }  // namespace kvfork::saved

@@ -10,8 +10,9 @@ namespace kvfork::kernels {
 namespace {
 
 constexpr size_t kSizes[] = {0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 101, 1021};
-constexpr Activation kActivations[] = {Activation::Silu, Activation::Gelu,        Activation::GeluTanh,
-                                       Activation::Relu, Activation::ReluSquared, Activation::SwishClamped};
+constexpr Activation kActivations[] = {Activation::Silu,        Activation::Gelu,        Activation::GeluTanh,
+                                       Activation::Relu,        Activation::ReluSquared, Activation::Sigmoid,
+                                       Activation::SwishClamped};
 
 /// Of an activation times `factor`. 1 + erf and 1 + tanh cancel where x is negative: their error is one of x
 /// itself. The exponent of the clamped swish has two roundings of its own. Where an exponential overflows the
@@ -113,9 +114,10 @@ TEST_P(Elementwise, ActivationsAtTheEdges) {
     const float xs[] = {0.0f, INFINITY, 1e30f, NAN, -200.0f};
     float y[5];
     table().activate(activation, xs, 5, y);
-    EXPECT_EQ(y[0], 0.0f);
-    EXPECT_EQ(y[1], INFINITY);
-    EXPECT_EQ(y[2], activation == Activation::ReluSquared ? INFINITY : 1e30f);
+    const bool is_sigmoid = activation == Activation::Sigmoid;
+    EXPECT_EQ(y[0], is_sigmoid ? 0.5f : 0.0f);
+    EXPECT_EQ(y[1], is_sigmoid ? 1.0f : INFINITY);
+    EXPECT_EQ(y[2], is_sigmoid ? 1.0f : activation == Activation::ReluSquared ? INFINITY : 1e30f);
     EXPECT_TRUE(std::isnan(y[3]));
     EXPECT_EQ(y[4], 0.0f);
   }

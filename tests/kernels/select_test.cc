@@ -86,6 +86,7 @@ TEST(Select, TablesAreComplete) {
     EXPECT_TRUE(table->gated && table->clip && table->add && table->widen && table->store_kv &&
                 table->attention_block);
     EXPECT_TRUE(table->attention_merge && table->attention_finish);
+    EXPECT_TRUE(table->convolve && table->recur);
   }
 }
 

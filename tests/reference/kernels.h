@@ -63,6 +63,8 @@ inline double activation(kernels::Activation activation, double x) {
       return std::fmax(x, 0);
     case kernels::Activation::ReluSquared:
       return std::fmax(x, 0) * std::fmax(x, 0);
+    case kernels::Activation::Sigmoid:
+      return 1 / (1 + std::exp(-x));
     case kernels::Activation::SwishClamped:
       return x / (1 + std::exp(-1.702 * x));
   }

@@ -186,6 +186,31 @@ TEST(KernelFingerprint, EveryKernelCounts) {
             changed([](auto& t) { t.attention_finish = [](const float*, float, size_t, float*) noexcept {}; }));
 }
 
+TEST(KernelFingerprint, KernelsForStatesCountForModelsThatHaveThem) {
+  const kernels::KernelTable& sound = *kernels::find_kernel_set("portable");
+  static const kernels::KernelTable* original = &sound;
+  EXPECT_NE(fingerprint_kernels(sound), fingerprint_kernels(sound, true));
+  const auto expect_counts = [&](auto change) {
+    kernels::KernelTable table = sound;
+    change(table);
+    EXPECT_NE(fingerprint_kernels(sound, true), fingerprint_kernels(table, true));
+    EXPECT_EQ(fingerprint_kernels(sound), fingerprint_kernels(table));
+  };
+  expect_counts([](auto& t) { t.multiply = [](float*, const float*, size_t) noexcept {}; });
+  expect_counts([](auto& t) {
+    t.convolve = [](const kernels::ConvolutionArgs& a) noexcept {
+      original->convolve(a);
+      a.y[a.y_stride] *= 1.0000002f;
+    };
+  });
+  expect_counts([](auto& t) {
+    t.recur = [](const kernels::RecurrenceArgs& a) noexcept {
+      original->recur(a);
+      a.next_state[a.state_stride] *= 1.0000002f;
+    };
+  });
+}
+
 TEST(Revision, IsReadFromASnapshotPath) {
   const std::string commit = "0123456789abcdef0123456789abcdef01234567";
   EXPECT_EQ(find_revision("/c/models--a--b/snapshots/" + commit), commit);

@@ -8,10 +8,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <random>
@@ -93,7 +95,37 @@ struct World {
 
   const Model& plain() const { return *models[0]; }
   size_t vocab_size() const { return plain().info().vocab_size; }
+  size_t room() const { return plain().info().max_position_embeddings - kLongestAnswer; }  // for requests
+  size_t longest() const { return std::min<size_t>(200, room()); }
 };
+
+// Checkpoints of every family: rows, windows, experts, and layers with a state.
+std::vector<std::filesystem::path> find_families() {
+  std::vector<std::filesystem::path> folders;
+  for (const auto& entry : std::filesystem::directory_iterator(KVFORK_SOURCE_DIR "/tests/golden/families"))
+    folders.push_back(entry.path());
+  std::ranges::sort(folders);
+  return folders;
+}
+
+std::vector<test::Setup> chosen_setups() {
+  std::vector<test::Setup> setups = test::each_setup();
+  if (const char* only = std::getenv("KVFORK_PROPERTY_SET"))
+    std::erase_if(setups, [only](const auto& setup) { return setup.kernel_set != only; });
+  return setups;
+}
+
+// Nothing for a family that is not run yet: tests/e2e/families_test.py lists those.
+std::optional<World> open_family(const std::filesystem::path& folder, const test::Setup& setup) {
+  World world{.name = folder.filename().string() + " " + setup.name(), .models = {}};
+  try {
+    for (size_t n = 1; n <= kMaxThreads; ++n) world.models.push_back(Model::open(folder, setup.options(n)));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::Unsupported) throw;
+    return std::nullopt;
+  }
+  return world;
+}
 
 std::vector<World> make_worlds(const test::TempDir& dir) {
   const std::vector<test::TinyModel> shapes = {{.hidden_size = 32,
@@ -123,9 +155,7 @@ std::vector<World> make_worlds(const test::TempDir& dir) {
     const auto folder = dir.path() / std::to_string(i);
     std::filesystem::create_directory(folder);
     test::write_tiny_model(folder, shapes[i]);
-    for (const auto& setup : test::each_setup()) {
-      const char* only = std::getenv("KVFORK_PROPERTY_SET");
-      if (only != nullptr && setup.kernel_set != only) continue;
+    for (const auto& setup : chosen_setups()) {
       World world{.name = shapes[i].family + " " + shapes[i].dtype + " " + setup.name(), .models = {}};
       for (size_t n = 1; n <= kMaxThreads; ++n) world.models.push_back(Model::open(folder, setup.options(n)));
       worlds.push_back(std::move(world));
@@ -167,7 +197,7 @@ class Case {
         random_(seed),
         model_(*world.models[random_.between(0, kMaxThreads - 1)]),
         scratch_file_(scratch_file),
-        ids_(random_.ids(random_.length(1, 200), world.vocab_size())),
+        ids_(random_.ids(random_.length(1, world.longest()), world.vocab_size())),
         options_(random_.options()),
         truth_(find_truth(world.plain(), ids_, options_)) {}
 
@@ -291,7 +321,9 @@ class Case {
       if (i != own_place) {
         n_cached = random_.one_in(2) ? context.size() : random_.between(1, context.size());
         ids.resize(n_cached);
-        const Ids own = random_.ids(random_.between(n_cached == context.size() ? 0 : 1, random_.one_in(5) ? 80 : 9),
+        const size_t least = n_cached == context.size() ? 0 : 1;
+        const size_t room = world_.room() - n_cached;
+        const Ids own = random_.ids(random_.between(least, std::min<size_t>(room, random_.one_in(5) ? 80 : 9)),
                                     world_.vocab_size());
         ids.insert(ids.end(), own.begin(), own.end());
         options = random_.options();
@@ -338,6 +370,32 @@ TEST(Property, SplitsNestsBatchesSeedsAndThreadsChangeNoBit) {
   }
   std::printf("%llu cases, %zu comparisons, %zu calls left by a throw\n",
               static_cast<unsigned long long>(seed - first_seed), n_comparisons, n_disturbances);
+}
+
+TEST(Property, AnyTimelineOfAnyFamilyHasTheBitsOfOneCall) {
+  const auto folders = find_families();
+  const auto setups = chosen_setups();
+  ASSERT_GT(folders.size(), 50u);
+  ASSERT_FALSE(setups.empty());
+  const test::TempDir dir;
+  const std::string scratch_file = (dir.path() / "context").string();
+  const uint64_t first_seed = number_from("KVFORK_PROPERTY_SEED", 1);
+  const uint64_t n_cases = number_from("KVFORK_PROPERTY_CASES", 300);
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::seconds(number_from("KVFORK_PROPERTY_SECONDS", 1'000'000));
+  uint64_t n_run = 0;
+  for (uint64_t seed = first_seed; seed < first_seed + n_cases && std::chrono::steady_clock::now() < end; ++seed) {
+    const auto world = open_family(folders[seed % folders.size()], setups[seed / folders.size() % setups.size()]);
+    if (!world) continue;
+    SCOPED_TRACE(world->name + ", KVFORK_PROPERTY_SEED=" + std::to_string(seed) + " KVFORK_PROPERTY_CASES=1");
+    Case(*world, seed, scratch_file).run();
+    if (testing::Test::HasFailure()) return;
+    ++n_run;
+  }
+  std::printf("%llu cases, %zu comparisons\n", static_cast<unsigned long long>(n_run), n_comparisons);
+  if (n_cases >= folders.size()) {
+    EXPECT_GT(n_run, n_cases / 2);
+  }
 }
 
 }  // namespace

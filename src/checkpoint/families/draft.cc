@@ -69,6 +69,23 @@ std::vector<std::string> Draft::usual_layer_types(size_t every) const {
   return types;
 }
 
+std::vector<bool> Draft::layers_of_type(std::string_view type, const std::vector<bool>& usual) const {
+  const auto names = fields_.find_strings("layer_types");
+  if (!names) return usual;
+  if (names->size() != config_.num_hidden_layers)
+    fail(ErrorCode::Corrupt, "{}: layer_types: expected {} entries (num_hidden_layers), found {}",
+         fields_.subject(), config_.num_hidden_layers, names->size());
+  std::vector<bool> is_of_type;
+  for (const std::string_view name : *names) {
+    if (name != type && name != "full_attention")
+      fail(ErrorCode::Unsupported,
+           "{}: layer_types: expected full_attention or {}, found \"{}\"; kvfork does not implement it",
+           fields_.subject(), type, name);
+    is_of_type.push_back(name == type);
+  }
+  return is_of_type;
+}
+
 std::vector<std::string> Draft::layer_types(const std::vector<std::string>& usual) const {
   const auto names = fields_.find_strings("layer_types");
   if (!names) return usual;
@@ -229,11 +246,13 @@ NormSpec Draft::norm(Role role, size_t layer, size_t width, const Form& form) {
   return norm;
 }
 
-void Draft::project_qkv(size_t layer, AttentionSpec& attention) {
+void Draft::project_qkv(size_t layer, const Form& form, AttentionSpec& attention) {
   const size_t dim = attention.head_dim;
-  const size_t n_q = attention.n_heads * dim, n_kv = attention.n_kv_heads * dim;
+  const size_t q_stride = form.has_output_gate ? 2 * dim : dim;
+  const size_t n_q = attention.n_heads * q_stride, n_kv = attention.n_kv_heads * dim;
   attention.projected_width = n_q + 2 * n_kv;
-  attention.q = {0, dim};
+  attention.q = {0, q_stride};
+  if (form.has_output_gate) attention.gate = {dim, q_stride};
   attention.k = {n_q, dim};
   attention.v = {n_q + n_kv, dim};
   const auto project = [&](Role role, size_t n_features, size_t column) {
@@ -258,7 +277,7 @@ AttentionSpec Draft::attention(size_t layer, const Form& form) {
                           .n_kv_heads = config_.num_key_value_heads,
                           .head_dim = config_.head_dim};
   const size_t dim = attention.head_dim;
-  project_qkv(layer, attention);
+  project_qkv(layer, form, attention);
   attention.head_norm_form = form.head_norms;
   attention.norms_after_rotation = form.norms_after_rotation;
   const bool is_whole = form.head_norms != HeadNormForm::Head;
@@ -299,7 +318,11 @@ LayerSpec Draft::layer(size_t index, const Form& form) {
   const size_t hidden = config_.hidden_size;
   LayerSpec layer;
   layer.attention_norm = norm(Role::AttentionNorm, index, hidden, form);
-  layer.attention = attention(index, form);
+  if (!form.is_recurrent.empty() && form.is_recurrent[index]) {
+    layer.recurrent = recurrent(index, form);
+  } else {
+    layer.attention = attention(index, form);
+  }
   layer.attention_norm_after = norm(Role::AttentionNormAfter, index, hidden, form);
   // A feed-forward that reads attention's norm has none of its own.
   if (form.branches != Branches::ParallelSharedNorm) layer.mlp_norm = norm(Role::MlpNorm, index, hidden, form);
@@ -342,7 +365,8 @@ void Draft::assemble(const Form& form) {
   model.hidden_size = hidden;
   model.vocab_size = config_.vocab_size;
   if (find_row(Role::Positions) == nullptr) {
-    RopeSettings settings{config_.rope_theta, config_.rope_scaling, form.partial_rotary_factor};
+    RopeSettings settings{config_.rope_theta, config_.rope_scaling, form.partial_rotary_factor,
+                          family_.has_image_sections};
     settings.partial_rotary_factor =
         read_rope(fields_, settings, config_.max_position_embeddings).partial_rotary_factor;
     if (!form.partial_rotary_factor && settings.partial_rotary_factor.value_or(1) != 1)

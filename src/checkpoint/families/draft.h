@@ -33,9 +33,12 @@ struct Form {
   ExpertsSpec experts;         ///< its numbers; the tensors come from the table
   size_t n_experts = 0;        ///< 0: no layer has experts
   size_t expert_inner = 0;
-  size_t shared_inner = 0;             ///< 0: no shared expert
-  std::vector<bool> has_experts = {};  ///< by layer; empty: every layer, where there are any
-  bool norms_have_weights = true;      ///< or norms are there without any tensor of theirs
+  size_t shared_inner = 0;              ///< 0: no shared expert
+  std::vector<bool> has_experts = {};   ///< by layer; empty: every layer, where there are any
+  bool norms_have_weights = true;       ///< or norms are there without any tensor of theirs
+  RecurrentSpec recurrent = {};         ///< its numbers; the tensors come from the table
+  std::vector<bool> is_recurrent = {};  ///< by layer; empty: no layer has a state
+  bool has_output_gate = false;         ///< each head of q is followed by a gate of attention's results
 };
 
 class Draft {
@@ -64,6 +67,13 @@ class Draft {
   std::vector<std::string> layer_types(const std::vector<std::string>& usual) const;
   /// `every`-th layer full, the others with a window, or all full for 0.
   std::vector<std::string> usual_layer_types(size_t every) const;
+
+  /// Which layers are of `type` and not full_attention: as layer_types of the config says, or what `usual` says.
+  /// Throws as layer_types.
+  std::vector<bool> layers_of_type(std::string_view type, const std::vector<bool>& usual) const;
+
+  /// Throws Error{Corrupt} where the sizes of a layer with a state cannot be.
+  void check_recurrent(const RecurrentSpec& recurrent) const;
 
   /// Describes the whole model: embedding, layers, last norm and head, with the tensors that the family's table
   /// has.
@@ -103,7 +113,11 @@ class Draft {
   TensorIndex add(const TensorRow& row, size_t layer, std::string_view suffix, std::vector<uint64_t> shape);
   MatrixSpec matrix(Role role, size_t layer, size_t n_features, size_t k);
   NormSpec norm(Role role, size_t layer, size_t width, const Form& form);
-  void project_qkv(size_t layer, AttentionSpec& attention);
+  void project_qkv(size_t layer, const Form& form, AttentionSpec& attention);
+  void project_delta(size_t layer, RecurrentSpec& recurrent);
+  void project_delta_by_head(size_t layer, RecurrentSpec& recurrent);
+  void add_memory(size_t layer, const Form& form, RecurrentSpec& recurrent);
+  RecurrentSpec recurrent(size_t layer, const Form& form);
   AttentionSpec attention(size_t layer, const Form& form);
   MlpSpec mlp(size_t layer, size_t inner, const Form& form);
   MlpSpec shared_mlp(size_t layer, const Form& form);

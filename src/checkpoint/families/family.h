@@ -52,6 +52,18 @@ enum class Role : uint8_t {
   SharedGateUp,         ///< gate and up below each other
   SharedDown,           ///< [hidden, inner]
   SharedRouter,         ///< [1, hidden]
+  RecurrentIn,          ///< what a layer with a state projects its input to, as its form says
+  RecurrentQkvz,        ///< of GatedDelta: q, k, v and output gate, key head after key head
+  RecurrentGate,        ///< [value_width, hidden] output gate
+  RecurrentGains,       ///< [n_heads, hidden]
+  RecurrentFades,       ///< [n_heads, hidden]
+  RecurrentGainsFades,  ///< both of these, key head after key head
+  Convolution,          ///< [n_channels, 1, width]
+  LogFade,              ///< [n_heads]
+  FadeBias,             ///< [n_heads]
+  Skip,                 ///< [n_heads]
+  RecurrentNorm,        ///< [width of a part], or [value_width]
+  RecurrentOut,         ///< [hidden, value_width]
   FinalNorm,            ///< [hidden]
   Head,                 ///< [vocab, hidden]
 };
@@ -127,6 +139,7 @@ struct Family {
   std::span<const TensorRow> tensors;
   std::span<const TensorRow> more_tensors;      ///< beside `tensors`, and before them where a role is in both
   std::span<const TensorRow> experts;           ///< of a mixture, after more_tensors where a role is in both
+  bool has_image_sections = false;              ///< RopeSettings::has_image_sections
   bool gguf_permutes_qk = false;                ///< converters interleave the halves of each head's rows of q and k
   std::span<const GgufField> gguf_fields = {};  ///< read beside those that every family has
   /// Reads what is special to the family and describes the model. Throws Error{Unsupported, Corrupt}.
@@ -137,6 +150,10 @@ extern const Family kQwen2;
 extern const Family kQwen3;
 extern const Family kQwen2Moe;
 extern const Family kQwen3Moe;
+extern const Family kQwen3Next;
+extern const Family kQwen35;
+extern const Family kQwen35Moe;
+extern const Family kLfm2;
 extern const Family kLlama;
 extern const Family kArcee;
 extern const Family kCohere;

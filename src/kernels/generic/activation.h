@@ -26,6 +26,8 @@ void with_activation(Activation activation, const F& f) {
       return f(ActivationTag<Activation::Relu>());
     case Activation::ReluSquared:
       return f(ActivationTag<Activation::ReluSquared>());
+    case Activation::Sigmoid:
+      return f(ActivationTag<Activation::Sigmoid>());
     case Activation::SwishClamped:
       return f(ActivationTag<Activation::SwishClamped>());
   }
@@ -46,6 +48,7 @@ typename V::Reg gelu(typename V::Reg x, typename V::Reg y) {
 template <class V, Activation kChosen>
 typename V::Reg activation_of(typename V::Reg x) {
   if constexpr (kChosen == Activation::Silu) return swish<V>(x, x);
+  if constexpr (kChosen == Activation::Sigmoid) return swish<V>(V::broadcast(1.0f), x);
   if constexpr (kChosen == Activation::SwishClamped) return swish<V>(x, V::mul(V::broadcast(1.702f), x));
   if constexpr (kChosen == Activation::Gelu) return gelu<V>(x, erf<V>(V::mul(x, V::broadcast(0x1.6a09e6p-1f))));
   if constexpr (kChosen == Activation::GeluTanh) {

@@ -48,6 +48,13 @@ void add(float* x, const float* y, size_t n) noexcept {
 }
 
 template <class V>
+void multiply(float* x, const float* y, size_t n) noexcept {
+  using Reg = typename V::Reg;
+  map<V>(
+      n, x, [](Reg a, Reg b) { return V::mul(a, b); }, x, y);
+}
+
+template <class V>
 void add_scaled(float* x, const float* y, float factor, size_t n) noexcept {
   using Reg = typename V::Reg;
   const Reg by = V::broadcast(factor);

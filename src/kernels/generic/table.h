@@ -8,6 +8,7 @@
 #include "kernels/generic/matmul.h"
 #include "kernels/generic/norm.h"
 #include "kernels/generic/pack.h"
+#include "kernels/generic/recurrence.h"
 #include "kernels/kernels.h"
 
 namespace kvfork::kernels {
@@ -34,12 +35,15 @@ constexpr KernelTable make_table(const char* name) {
       .add_scaled = add_scaled<V>,
       .cap = cap<V>,
       .clip = clip<V>,
+      .multiply = multiply<V>,
       .add = add<V>,
       .widen = widen<V>,
       .store_kv = store_kv<V>,
       .attention_block = attention_block<V>,
       .attention_merge = attention_merge<V>,
       .attention_finish = attention_finish<V>,
+      .convolve = convolve<V>,
+      .recur = recur<V>,
   };
 }
 

@@ -1,0 +1,90 @@
+// LFM2: short convolutions between attention layers, heads of q and k normalized. Defaults: configuration_lfm2.py
+// of Transformers 5.24.0.
+#include <algorithm>
+#include <array>
+
+#include "checkpoint/families/draft.h"
+#include "checkpoint/families/family.h"
+
+namespace kvfork::checkpoint {
+namespace {
+
+// The bias of a convolution layer's matrices is `conv_bias`, which no other tensor uses: mlp_bias stands for it.
+constexpr std::array kTensors = {
+    TensorRow{Role::Embedding, "embed_tokens", ""},
+    TensorRow{Role::AttentionNorm, "operator_norm", ""},
+    TensorRow{Role::Q, "self_attn.q_proj", ""},
+    TensorRow{Role::K, "self_attn.k_proj", ""},
+    TensorRow{Role::V, "self_attn.v_proj", ""},
+    TensorRow{Role::QNorm, "self_attn.q_layernorm", ""},
+    TensorRow{Role::KNorm, "self_attn.k_layernorm", ""},
+    TensorRow{Role::Output, "self_attn.out_proj", ""},
+    TensorRow{Role::RecurrentIn, "conv.in_proj", "", Bias::Mlp},
+    TensorRow{Role::Convolution, "conv.conv", "", Bias::Mlp},
+    TensorRow{Role::RecurrentOut, "conv.out_proj", "", Bias::Mlp},
+    TensorRow{Role::MlpNorm, "ffn_norm", ""},
+    TensorRow{Role::Gate, "feed_forward.w1", ""},
+    TensorRow{Role::Up, "feed_forward.w3", ""},
+    TensorRow{Role::Down, "feed_forward.w2", ""},
+    TensorRow{Role::FinalNorm, "embedding_norm", ""},
+    TensorRow{Role::Head, "lm_head", ""},
+};
+
+// The width of the feed-forward is made of the number in the config.
+size_t adjusted_inner(const Draft& draft, size_t inner) {
+  if (!draft.flag("block_auto_adjust_ff_dim", true)) return inner;
+  inner = 2 * inner / 3;
+  const auto multiplier = draft.fields().find("block_ffn_dim_multiplier");
+  if (multiplier && multiplier->is_null()) return inner;
+  inner = static_cast<size_t>(draft.number("block_ffn_dim_multiplier", 1) * static_cast<double>(inner));
+  const size_t multiple = std::max<size_t>(1, draft.size("block_multiple_of", 256));
+  return (inner + multiple - 1) / multiple * multiple;
+}
+
+std::vector<bool> find_convolutions(const Draft& draft, size_t n_layers) {
+  std::vector<bool> usual(n_layers, false);
+  if (const auto attention = draft.fields().find_numbers("full_attn_idxs")) {
+    usual.assign(n_layers, true);
+    for (const double index : *attention) {
+      if (index >= 0 && index < static_cast<double>(n_layers)) usual[static_cast<size_t>(index)] = false;
+    }
+  }
+  return draft.layers_of_type("conv", usual);
+}
+
+void describe(Draft& draft) {
+  ModelConfig& config = draft.config();
+  config.mlp_bias = draft.flag("conv_bias", false);
+  config.tie_word_embeddings = draft.flag("tie_embedding", config.tie_word_embeddings);
+  config.intermediate_size = adjusted_inner(draft, draft.size("block_ff_dim", config.intermediate_size));
+  Form form;
+  form.is_recurrent = find_convolutions(draft, config.num_hidden_layers);
+  form.recurrent.width = draft.size("conv_L_cache", 3);
+  draft.check_recurrent(form.recurrent);
+  draft.assemble(form);
+}
+
+}  // namespace
+
+const Family kLfm2 = {
+    .model_type = "lfm2",
+    .class_name = "Lfm2ForCausalLM",
+    .gguf_architecture = "",
+    .defaults = {.vocab_size = 65536,
+                 .hidden_size = 2560,
+                 .intermediate_size = 12288,
+                 .num_hidden_layers = 32,
+                 .num_attention_heads = 32,
+                 .num_key_value_heads = 8,
+                 .max_position_embeddings = 128000,
+                 .rms_norm_eps = 1e-5,
+                 .rope_theta = 1e6,
+                 .tie_word_embeddings = true,
+                 .bos_token_id = 1,
+                 .eos_token_id = 2},
+    .fields = {.norm_eps = "norm_eps"},
+    .tensors = kTensors,
+    .describe = describe,
+};
+
+}  // namespace kvfork::checkpoint
