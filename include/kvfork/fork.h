@@ -67,7 +67,8 @@ class Fork {
   std::span<const float> logits() const;
 
   /// Seals the timeline into a context of its own; a child that shares its parent's memory. `origin` as in
-  /// Model::prefill. The fork is spent. Throws Error{InvalidArgument} where logits() does.
+  /// Model::prefill. The fork is spent once its memory is handed over, even when the system refuses what
+  /// remains to be done. Throws Error{InvalidArgument} where logits() does, Error{Limit, Io}.
   std::shared_ptr<const Context> seal(std::shared_ptr<const ContextOrigin> origin = nullptr) &&;
 
  private:

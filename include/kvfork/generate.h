@@ -62,6 +62,7 @@ struct Generation {
 
 /// Natural logarithm of the probability that the model itself gives to `id`: log-softmax of the logits before
 /// repetition penalty, temperature and filters.
+/// Throws Error{InvalidArgument} for an id that has no logit.
 double log_probability(std::span<const float> logits, int32_t id);
 
 /// Throws Error{InvalidArgument} naming the first option out of range.

@@ -15,6 +15,24 @@ void check_failed(const char* condition, const char* file, int line) noexcept {
   std::abort();
 }
 
+namespace {
+
+// Made before memory can be short: a copy of it allocates nothing.
+const Error kMemoryRefused(ErrorCode::Limit, "memory: the system refused an allocation");
+
+}  // namespace
+
+void rethrow_as_error() {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+  } catch (const std::length_error&) {
+  } catch (const std::system_error& error) {
+    throw Error(ErrorCode::Io, error.what());
+  }
+  throw Error(kMemoryRefused);
+}
+
 void fail_errno(std::string_view subject, std::string_view action, int error_number) {
   const bool missing = error_number == ENOENT || error_number == ENOTDIR;
   fail(missing ? ErrorCode::NotFound : ErrorCode::Io, "{}: cannot {}: {}", subject, action,

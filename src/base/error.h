@@ -3,7 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <new>
+#include <stdexcept>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "kvfork/error.h"
@@ -19,5 +22,26 @@ template <typename... Args>
 /// Throws the Error that stands for `error_number` (an errno value): NotFound for ENOENT and ENOTDIR, Io
 /// otherwise. Message: "SUBJECT: cannot ACTION: strerror". The one place where errno becomes an Error.
 [[noreturn]] void fail_errno(std::string_view subject, std::string_view action, int error_number);
+
+/// Inside of a handler: throws what the exception at hand becomes.
+[[noreturn]] void rethrow_as_error();
+
+/// Runs `call` and lets only Error out of it where the library itself fails: refused memory and sizes that no
+/// memory has become Error{Limit}, what the standard library says of the system Error{Io}. The public functions are
+/// made with it. What a caller's callback throws passes through, but for exceptions of these kinds.
+template <class Call>
+decltype(auto) only_errors(Call&& call) {
+  try {
+    return std::forward<Call>(call)();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    rethrow_as_error();
+  } catch (const std::length_error&) {
+    rethrow_as_error();
+  } catch (const std::system_error&) {
+    rethrow_as_error();
+  }
+}
 
 }  // namespace kvfork::base

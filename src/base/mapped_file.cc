@@ -10,30 +10,40 @@
 
 namespace kvfork::base {
 
-MappedFile MappedFile::map(const File& file) {
+MappedFile MappedFile::map(File file) {
   MappedFile mapped;
-  mapped.path_ = file.path();
   mapped.stamp_ = file.stamp();
+  mapped.file_ = std::move(file);
   if (mapped.stamp_.size == 0) return mapped;
-  void* address = ::mmap(nullptr, mapped.stamp_.size, PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
+  void* address = ::mmap(nullptr, mapped.stamp_.size, PROT_READ, MAP_PRIVATE, mapped.file_.descriptor(), 0);
   if (address == MAP_FAILED) {
     mapped.stamp_.size = 0;
-    fail_errno(file.path(), "map", errno);
+    fail_errno(mapped.path(), "map", errno);
   }
   mapped.data_ = static_cast<const std::byte*>(address);
   return mapped;
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)),
+    : file_(std::move(other.file_)),
       stamp_(std::exchange(other.stamp_, {})),
       data_(std::exchange(other.data_, nullptr)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(path_, other.path_);
+  std::swap(file_, other.file_);
   std::swap(stamp_, other.stamp_);
   std::swap(data_, other.data_);
   return *this;
+}
+
+void MappedFile::expect_unchanged() const {
+  const FileStamp now = file_.stamp();
+  if (now.size != stamp_.size || now.mtime_ns != stamp_.mtime_ns)
+    fail(
+        ErrorCode::Corrupt,
+        "{}: expected the file that was opened, found that it was changed since; open the model again, and replace "
+        "files by renaming new ones",
+        path());
 }
 
 MappedFile::~MappedFile() {

@@ -19,20 +19,24 @@ class MappedFile {
  public:
   /// Throws Error{NotFound, Io} naming the path. An empty file maps to an empty span.
   static MappedFile open(const std::filesystem::path& path) { return map(File::open(path)); }
-  static MappedFile map(const File& file);
+  static MappedFile map(File file);
 
   MappedFile() = default;
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
 
-  const std::string& path() const noexcept { return path_; }
+  const std::string& path() const noexcept { return file_.path(); }
+  const File& file() const noexcept { return file_; }
   /// What the file was when it was mapped.
   const FileStamp& stamp() const noexcept { return stamp_; }
+  /// That the file has the size and the time that it had when it was mapped: what is changed in place shows in the
+  /// mapping. A file that another one has replaced under its name is still what it was. Throws Error{Corrupt, Io}.
+  void expect_unchanged() const;
   std::span<const std::byte> bytes() const noexcept { return {data_, static_cast<size_t>(stamp_.size)}; }
 
  private:
-  std::string path_;
+  File file_;
   FileStamp stamp_;
   const std::byte* data_ = nullptr;
 };

@@ -143,7 +143,7 @@ ThreadPool::ThreadPool(size_t n_threads) : state_(std::make_unique<State>()) {
         const FloatEnvironment environment;
         state->work(thread);
       });
-  } catch (const std::system_error& error) {
+  } catch (const std::exception& error) {
     stop();
     fail(ErrorCode::Limit, "threads: cannot start {}: {}; ask for fewer", state_->n_threads, error.what());
   }

@@ -8,7 +8,9 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
 #include <memory>
+#include <mutex>
 
 namespace kvfork::base {
 
@@ -34,6 +36,22 @@ class ThreadPool {
         n_items,
         [](const void* b, size_t item, size_t thread) noexcept { (*static_cast<const Body*>(b))(item, thread); },
         &body);
+  }
+
+  /// The same for a body that may throw: the first exception comes out once all items are done.
+  template <typename Body>
+  void run_throwing(size_t n_items, const Body& body) const {
+    std::exception_ptr first;
+    std::mutex mutex;
+    run(n_items, [&](size_t item, size_t thread) noexcept {
+      try {
+        body(item, thread);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (first == nullptr) first = std::current_exception();
+      }
+    });
+    if (first != nullptr) std::rethrow_exception(first);
   }
 
  private:

@@ -75,9 +75,11 @@ void run_jobs(const std::vector<Job>& jobs, size_t n_threads) {
       chunks[i].job->write_rows(chunks[i].begin, chunks[i].end);
   };
   std::vector<std::thread> helpers;
+  const size_t n_helpers = std::min(n_threads, chunks.size()) - std::min<size_t>(1, chunks.size());
+  helpers.reserve(n_helpers);
   try {
-    while (helpers.size() + 1 < std::min(n_threads, chunks.size())) helpers.emplace_back(work);
-  } catch (const std::system_error&) {
+    while (helpers.size() < n_helpers) helpers.emplace_back(work);
+  } catch (const std::exception&) {
     // Fewer threads than asked for: slower, and the same result.
   }
   work();

@@ -28,6 +28,8 @@ uint64_t fingerprint(std::span<const float> logits) {
 }  // namespace
 
 double log_probability(std::span<const float> logits, int32_t id) {
+  if (id < 0 || static_cast<size_t>(id) >= logits.size())
+    base::fail(ErrorCode::InvalidArgument, "log_probability: expected an id below {}, found {}", logits.size(), id);
   const double best = *std::max_element(logits.begin(), logits.end());
   double sum = 0;
   for (const float logit : logits) sum += std::exp(logit - best);

@@ -135,6 +135,7 @@ class Batch {
                         .ids = running.pending.first(running.n_rows),
                         .n_logits = has_logits ? 1u : 0u});
     }
+    model_.expect_unchanged_weights();
     engine::state_of(context_).expect_sound();
     const size_t vocab_size = model_.info.vocab_size;
     if (logits_.size() < n_logits * vocab_size) logits_.resize(n_logits * vocab_size);
@@ -213,40 +214,44 @@ class Batch {
 
 BatchPlan plan_batch(const Model& model, std::span<const BatchRequest> requests, const BatchOptions& options,
                      size_t n_prefill_tokens) {
-  if (options.max_width == 0) base::fail(ErrorCode::InvalidArgument, "width: expected at least 1, found 0");
-  BatchPlan plan;
-  size_t n_valid = 0;
-  for (const BatchRequest& request : requests) {
-    try {
-      check_request(request, model.info());
-    } catch (const Error&) {
-      continue;  // refused on its own when its turn comes
+  return base::only_errors([&]() -> BatchPlan {
+    if (options.max_width == 0) base::fail(ErrorCode::InvalidArgument, "width: expected at least 1, found 0");
+    BatchPlan plan;
+    size_t n_valid = 0;
+    for (const BatchRequest& request : requests) {
+      try {
+        check_request(request, model.info());
+      } catch (const Error&) {
+        continue;  // refused on its own when its turn comes
+      }
+      ++n_valid;
+      plan.largest_request_bytes = std::max(plan.largest_request_bytes, bytes_of(request, engine::state_of(model)));
     }
-    ++n_valid;
-    plan.largest_request_bytes = std::max(plan.largest_request_bytes, bytes_of(request, engine::state_of(model)));
-  }
-  plan.memory_bytes = options.memory_bytes;
-  const size_t prefill_bytes = blocks_of(n_prefill_tokens) * engine::state_of(model).kv_layout->block_bytes();
-  if (plan.memory_bytes == 0) {
-    const size_t available = base::available_memory() / 10 * 9;  // the rest: activations and whatever else grows
-    plan.memory_bytes = available - std::min(available, prefill_bytes);
-  }
-  if (plan.largest_request_bytes > plan.memory_bytes)
-    base::fail(ErrorCode::Limit,
-               "memory: expected at most {} MiB for a request beside the context, found {} MiB for the largest; "
-               "ask for fewer new "
-               "tokens, shorten the text, or use bfloat16 mode",
-               plan.memory_bytes >> 20, (plan.largest_request_bytes >> 20) + 1);
-  const size_t n_fitting =
-      plan.largest_request_bytes == 0 ? n_valid : plan.memory_bytes / plan.largest_request_bytes;
-  plan.width = std::min({options.max_width, engine::kMaxPassRows, n_valid, n_fitting});
-  return plan;
+    plan.memory_bytes = options.memory_bytes;
+    const size_t prefill_bytes = blocks_of(n_prefill_tokens) * engine::state_of(model).kv_layout->block_bytes();
+    if (plan.memory_bytes == 0) {
+      const size_t available = base::available_memory() / 10 * 9;  // the rest: activations and whatever else grows
+      plan.memory_bytes = available - std::min(available, prefill_bytes);
+    }
+    if (plan.largest_request_bytes > plan.memory_bytes)
+      base::fail(ErrorCode::Limit,
+                 "memory: expected at most {} MiB for a request beside the context, found {} MiB for the largest; "
+                 "ask for fewer new "
+                 "tokens, shorten the text, or use bfloat16 mode",
+                 plan.memory_bytes >> 20, (plan.largest_request_bytes >> 20) + 1);
+    const size_t n_fitting =
+        plan.largest_request_bytes == 0 ? n_valid : plan.memory_bytes / plan.largest_request_bytes;
+    plan.width = std::min({options.max_width, engine::kMaxPassRows, n_valid, n_fitting});
+    return plan;
+  });
 }
 
 BatchReport answer_all(const Context& context, std::span<const BatchRequest> requests, const BatchOptions& options,
                        const BatchCallbacks& callbacks) {
-  const BatchPlan plan = plan_batch(*context.model(), requests, options);
-  return Batch(context, requests, plan, options.max_width, callbacks).run();
+  return base::only_errors([&]() -> BatchReport {
+    const BatchPlan plan = plan_batch(*context.model(), requests, options);
+    return Batch(context, requests, plan, options.max_width, callbacks).run();
+  });
 }
 
 }  // namespace kvfork

@@ -72,22 +72,27 @@ size_t Context::last_start(size_t n_tokens) const noexcept {
 }
 
 Fork Context::fork(const Request& request, const std::function<void(size_t)>& on_progress) const {
-  Fork fork = engine::start_fork(*this, request);
-  fork.append(std::span(request.ids()).subspan(fork.size()), on_progress);
-  return fork;
+  return base::only_errors([&]() -> Fork {
+    Fork fork = engine::start_fork(*this, request);
+    fork.append(std::span(request.ids()).subspan(fork.size()), on_progress);
+    return fork;
+  });
 }
 
 Fork Context::fork(std::vector<int32_t> request_ids, BoundaryMode mode,
                    const std::function<void(size_t)>& on_progress) const {
-  return fork(compare(*this, std::move(request_ids), mode), on_progress);
+  return base::only_errors(
+      [&]() -> Fork { return fork(compare(*this, std::move(request_ids), mode), on_progress); });
 }
 
 Fork Context::fork_unchecked(size_t n_tokens) const {
-  if (n_tokens == 0 || n_tokens > size())
-    base::fail(ErrorCode::InvalidArgument, "fork: expected a position from 1 to {}, found {}", size(), n_tokens);
-  Fork fork = engine::start_fork(*this, n_tokens);
-  fork.append(ids().first(n_tokens).subspan(fork.size()));
-  return fork;
+  return base::only_errors([&]() -> Fork {
+    if (n_tokens == 0 || n_tokens > size())
+      base::fail(ErrorCode::InvalidArgument, "fork: expected a position from 1 to {}, found {}", size(), n_tokens);
+    Fork fork = engine::start_fork(*this, n_tokens);
+    fork.append(ids().first(n_tokens).subspan(fork.size()));
+    return fork;
+  });
 }
 
 // At the last place before n_tokens where a fork can start.
@@ -111,29 +116,50 @@ Fork engine::start_fork(const Context& context, const Request& request) {
 }
 
 std::string Context::hash() const {
-  state_->expect_sound();
-  base::Sha256 sha;
-  const model::StateLayout& layout = state_->kv->layout();
-  for (size_t i = 0; i < state_->kv->n_blocks(); ++i) {
-    const model::KvBlock& block = state_->kv->block(i);
-    for (size_t layer = 0; layer < layout.n_layers(); ++layer) {
-      sha.add({block.key(layout, layer, 0), layout.keys_bytes(layer)});
-      sha.add({block.value(layout, layer, 0), layout.values_bytes(layer)});
+  return base::only_errors([&]() -> std::string {
+    state_->expect_sound();
+    base::Sha256 sha;
+    const model::StateLayout& layout = state_->kv->layout();
+    for (size_t i = 0; i < state_->kv->n_blocks(); ++i) {
+      const model::KvBlock& block = state_->kv->block(i);
+      for (size_t layer = 0; layer < layout.n_layers(); ++layer) {
+        sha.add({block.key(layout, layer, 0), layout.keys_bytes(layer)});
+        sha.add({block.value(layout, layer, 0), layout.values_bytes(layer)});
+      }
     }
-  }
-  for (const model::States& states : state_->kv->states())
-    sha.add(std::as_bytes(std::span(states.floats.get(), layout.n_state_floats())));
-  return sha.hex();
+    for (const model::States& states : state_->kv->states())
+      sha.add(std::as_bytes(std::span(states.floats.get(), layout.n_state_floats())));
+    return sha.hex();
+  });
 }
 
 void Context::check() const {
-  if (state_->storage != nullptr) state_->storage->check(engine::state_of(*state_->model).pool);
-  if (state_->parent != nullptr) engine::state_of(*state_->parent).expect_sound();
+  base::only_errors([&]() {
+    if (state_->storage != nullptr) state_->storage->check(engine::state_of(*state_->model).pool);
+    if (state_->nearest_mapped != nullptr) state_->nearest_mapped->expect_sound();
+  });
 }
 
+void engine::ContextState::set_parent(std::shared_ptr<const Context> from) {
+  parent = std::move(from);
+  if (parent == nullptr) return;
+  const ContextState& state = state_of(*parent);
+  nearest_mapped = state.storage != nullptr ? &state : state.nearest_mapped;
+}
+
+// Contexts between those that are mapped from files cost nothing.
 void engine::ContextState::expect_sound() const {
-  if (storage != nullptr) storage->expect_sound(engine::state_of(*model).pool);
-  if (parent != nullptr) engine::state_of(*parent).expect_sound();
+  for (const ContextState* state = storage != nullptr ? this : nearest_mapped; state != nullptr;
+       state = state->nearest_mapped)
+    state->storage->expect_sound(state_of(*state->model).pool);
+}
+
+// A long chain of parents ends one after the other, not one inside of the other.
+engine::ContextState::~ContextState() {
+  for (auto next = std::move(parent); next != nullptr && next.use_count() == 1;) {
+    auto before = std::move(const_cast<ContextState&>(state_of(*next)).parent);
+    next = std::move(before);
+  }
 }
 
 }  // namespace kvfork

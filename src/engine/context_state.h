@@ -25,6 +25,11 @@ class ContextStorage {
 };
 
 struct ContextState {
+  ContextState() = default;
+  ContextState(const ContextState&) = delete;
+  ContextState& operator=(const ContextState&) = delete;
+  ~ContextState();
+
   std::shared_ptr<const Model> model;
   std::shared_ptr<const model::KvPrefix> kv;
   std::vector<int32_t> ids;                       // [kv->n_tokens()]
@@ -32,6 +37,11 @@ struct ContextState {
   std::shared_ptr<const ContextOrigin> origin;    // null: from ids alone
   std::shared_ptr<const Context> parent;          // null: starts at position 0
   std::shared_ptr<const ContextStorage> storage;  // null: made in this process
+  /// The nearest context that is mapped from a file: this one, a parent, a parent's parent. Null: there is none.
+  const ContextState* nearest_mapped = nullptr;
+
+  /// Takes a parent, and what is to be known of it.
+  void set_parent(std::shared_ptr<const Context> from);
 
   /// Before the mapped files of this context and its parents are read: that they are whole and as they were when
   /// they were checked. The first call checks every byte. Throws Error{Corrupt, Io}.

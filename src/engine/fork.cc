@@ -30,6 +30,7 @@ void check_limit(size_t n_tokens, const ModelInfo& info) {
 // Everything that can fail, before anything changes.
 void prepare_append(engine::ForkState& fork, std::span<const int32_t> ids, model::Scratch& scratch) {
   const ModelInfo& info = fork.model->info();
+  engine::state_of(*fork.model).expect_unchanged_weights();
   if (fork.context != nullptr) engine::state_of(*fork.context).expect_sound();
   check_ids(ids, info.vocab_size);
   const size_t n_tokens = fork.kv.n_tokens() + ids.size();
@@ -127,36 +128,40 @@ size_t Fork::request_size() const noexcept {
 }
 
 void Fork::reserve(size_t n_tokens) {
-  expect_usable(state_.get());
-  check_limit(n_tokens, state_->model->info());
-  state_->kv.reserve(n_tokens);
-  if (n_tokens > size()) state_->own_ids.reserve(state_->own_ids.size() + n_tokens - size());
-  const engine::ModelState& model = engine::state_of(*state_->model);
-  state_->logits.reserve(model.info.vocab_size);
-  state_->next_logits.reserve(model.info.vocab_size);
-  model.forward.reserve(n_tokens, *model.scratch.borrow(1));
+  base::only_errors([&]() {
+    expect_usable(state_.get());
+    check_limit(n_tokens, state_->model->info());
+    state_->kv.reserve(n_tokens);
+    if (n_tokens > size()) state_->own_ids.reserve(state_->own_ids.size() + n_tokens - size());
+    const engine::ModelState& model = engine::state_of(*state_->model);
+    state_->logits.reserve(model.info.vocab_size);
+    state_->next_logits.reserve(model.info.vocab_size);
+    model.forward.reserve(n_tokens, *model.scratch.borrow(1));
+  });
 }
 
 void Fork::append(std::span<const int32_t> appended, const std::function<void(size_t)>& on_progress) {
-  expect_usable(state_.get());
-  if (appended.empty()) return;
-  std::vector<int32_t> copy;
-  const std::span<const int32_t> ids = steady_ids(*state_, appended, copy);
-  const engine::ModelState& model = engine::state_of(*state_->model);
-  const auto scratch = model.scratch.borrow(std::min(ids.size(), engine::kMaxPassRows));
-  prepare_append(*state_, ids, *scratch);
-  Append append(*state_);
-  for (size_t done = 0; done < ids.size();) {
-    const size_t n = std::min(ids.size() - done, engine::kMaxPassRows);
-    const bool last = done + n == ids.size();
-    const model::Step step{.kv = &state_->kv, .ids = ids.subspan(done, n), .n_logits = last ? 1u : 0u};
-    model.forward.run({&step, 1}, state_->next_logits.data(), *scratch);
-    state_->own_ids.insert(state_->own_ids.end(), step.ids.begin(), step.ids.end());
-    if (last) append.take_logits();
-    done += n;
-    if (on_progress) on_progress(done);
-  }
-  append.keep();
+  base::only_errors([&]() {
+    expect_usable(state_.get());
+    if (appended.empty()) return;
+    std::vector<int32_t> copy;
+    const std::span<const int32_t> ids = steady_ids(*state_, appended, copy);
+    const engine::ModelState& model = engine::state_of(*state_->model);
+    const auto scratch = model.scratch.borrow(std::min(ids.size(), engine::kMaxPassRows));
+    prepare_append(*state_, ids, *scratch);
+    Append append(*state_);
+    for (size_t done = 0; done < ids.size();) {
+      const size_t n = std::min(ids.size() - done, engine::kMaxPassRows);
+      const bool last = done + n == ids.size();
+      const model::Step step{.kv = &state_->kv, .ids = ids.subspan(done, n), .n_logits = last ? 1u : 0u};
+      model.forward.run({&step, 1}, state_->next_logits.data(), *scratch);
+      state_->own_ids.insert(state_->own_ids.end(), step.ids.begin(), step.ids.end());
+      if (last) append.take_logits();
+      done += n;
+      if (on_progress) on_progress(done);
+    }
+    append.keep();
+  });
 }
 
 bool Fork::is_prefix_of(std::span<const int32_t> request_ids) const noexcept {
@@ -167,42 +172,46 @@ bool Fork::is_prefix_of(std::span<const int32_t> request_ids) const noexcept {
 }
 
 void Fork::extend_to(std::span<const int32_t> request_ids, const std::function<void(size_t)>& on_progress) {
-  expect_usable(state_.get());
-  const std::vector<int32_t> ids(request_ids.begin(), request_ids.end());  // they may be the fork's own
-  std::vector<int32_t> held(shared_ids().begin(), shared_ids().end());
-  held.insert(held.end(), own_ids().begin(), own_ids().end());
-  expect_prefix(held, ids, held.size());
-  append(std::span(ids).subspan(held.size()), on_progress);
-  state_->request_size = ids.size();
+  base::only_errors([&]() {
+    expect_usable(state_.get());
+    const std::vector<int32_t> ids(request_ids.begin(), request_ids.end());  // they may be the fork's own
+    std::vector<int32_t> held(shared_ids().begin(), shared_ids().end());
+    held.insert(held.end(), own_ids().begin(), own_ids().end());
+    expect_prefix(held, ids, held.size());
+    append(std::span(ids).subspan(held.size()), on_progress);
+    state_->request_size = ids.size();
+  });
 }
 
 void Fork::append_scored(std::span<const int32_t> appended,
                          const std::function<void(size_t, std::span<const float>)>& on_logits) {
-  expect_usable(state_.get());
-  if (!on_logits)
-    base::fail(ErrorCode::InvalidArgument, "fork: expected a function that takes the logits, found none");
-  if (appended.empty()) return;
-  std::vector<int32_t> copy;
-  const std::span<const int32_t> ids = steady_ids(*state_, appended, copy);
-  const engine::ModelState& model = engine::state_of(*state_->model);
-  const size_t vocab_size = model.info.vocab_size;
-  constexpr size_t kMaxScoredRows = 64;  // bounds the buffer of logits
-  const size_t max_rows = std::min(ids.size(), kMaxScoredRows);
-  const auto scratch = model.scratch.borrow(max_rows);
-  std::vector<float> rows(max_rows * vocab_size);
-  prepare_append(*state_, ids, *scratch);
-  Append append(*state_);
-  append.keep();  // each part is whole, with its logits, before it is handed out
-  for (size_t done = 0; done < ids.size();) {
-    const size_t n = std::min(ids.size() - done, max_rows);
-    const model::Step step{.kv = &state_->kv, .ids = ids.subspan(done, n), .n_logits = n};
-    model.forward.run({&step, 1}, rows.data(), *scratch);
-    state_->own_ids.insert(state_->own_ids.end(), step.ids.begin(), step.ids.end());
-    const auto last = rows.begin() + static_cast<ptrdiff_t>((n - 1) * vocab_size);
-    std::copy_n(last, vocab_size, state_->logits.begin());
-    on_logits(done, std::span(rows).first(n * vocab_size));
-    done += n;
-  }
+  base::only_errors([&]() {
+    expect_usable(state_.get());
+    if (!on_logits)
+      base::fail(ErrorCode::InvalidArgument, "fork: expected a function that takes the logits, found none");
+    if (appended.empty()) return;
+    std::vector<int32_t> copy;
+    const std::span<const int32_t> ids = steady_ids(*state_, appended, copy);
+    const engine::ModelState& model = engine::state_of(*state_->model);
+    const size_t vocab_size = model.info.vocab_size;
+    constexpr size_t kMaxScoredRows = 64;  // bounds the buffer of logits
+    const size_t max_rows = std::min(ids.size(), kMaxScoredRows);
+    const auto scratch = model.scratch.borrow(max_rows);
+    std::vector<float> rows(max_rows * vocab_size);
+    prepare_append(*state_, ids, *scratch);
+    Append append(*state_);
+    append.keep();  // each part is whole, with its logits, before it is handed out
+    for (size_t done = 0; done < ids.size();) {
+      const size_t n = std::min(ids.size() - done, max_rows);
+      const model::Step step{.kv = &state_->kv, .ids = ids.subspan(done, n), .n_logits = n};
+      model.forward.run({&step, 1}, rows.data(), *scratch);
+      state_->own_ids.insert(state_->own_ids.end(), step.ids.begin(), step.ids.end());
+      const auto last = rows.begin() + static_cast<ptrdiff_t>((n - 1) * vocab_size);
+      std::copy_n(last, vocab_size, state_->logits.begin());
+      on_logits(done, std::span(rows).first(n * vocab_size));
+      done += n;
+    }
+  });
 }
 
 std::span<const float> Fork::logits() const {
@@ -214,20 +223,23 @@ std::span<const float> Fork::logits() const {
 }
 
 std::shared_ptr<const Context> Fork::seal(std::shared_ptr<const ContextOrigin> origin) && {
-  expect_usable(state_.get());
-  if (size() == 0) base::fail(ErrorCode::InvalidArgument, "context: expected at least one token, found none");
-  logits();  // throws where there are none to keep
-  if (state_->own_ids.empty()) return state_->context;
-  auto sealed = std::make_unique<engine::ContextState>();
-  sealed->model = state_->model;
-  sealed->ids.assign(shared_ids().begin(), shared_ids().end());
-  sealed->ids.insert(sealed->ids.end(), state_->own_ids.begin(), state_->own_ids.end());
-  sealed->logits = std::move(state_->logits);
-  sealed->origin = std::move(origin);
-  sealed->parent = state_->context;
-  state_->is_spent = true;
-  sealed->kv = std::move(state_->kv).seal();
-  return engine::StateAccess::make_context(std::move(sealed));
+  return base::only_errors([&]() -> std::shared_ptr<const Context> {
+    expect_usable(state_.get());
+    if (size() == 0) base::fail(ErrorCode::InvalidArgument, "context: expected at least one token, found none");
+    logits();  // throws where there are none to keep
+    if (state_->own_ids.empty()) return state_->context;
+    engine::state_of(*state_->model).expect_unchanged_weights();
+    auto sealed = std::make_unique<engine::ContextState>();
+    sealed->model = state_->model;
+    sealed->ids.assign(shared_ids().begin(), shared_ids().end());
+    sealed->ids.insert(sealed->ids.end(), state_->own_ids.begin(), state_->own_ids.end());
+    sealed->origin = std::move(origin);
+    sealed->set_parent(state_->context);
+    state_->is_spent = true;  // from here on, whatever happens
+    sealed->logits = std::move(state_->logits);
+    sealed->kv = std::move(state_->kv).seal();
+    return engine::StateAccess::make_context(std::move(sealed));
+  });
 }
 
 }  // namespace kvfork

@@ -115,16 +115,19 @@ size_t decode_plainly(Fork& fork, engine::AnswerBuilder& answer, const std::func
 }  // namespace
 
 Generation generate(Fork& fork, const GenerateOptions& options, const std::function<bool(int32_t)>& on_token) {
-  const base::FloatEnvironment environment;
-  check_options(options);
-  engine::check_room(fork.size(), options, fork.model()->info());
-  fork.reserve(fork.size() + options.max_new_tokens);
-  engine::AnswerBuilder answer(*fork.model(), fork.shared_ids(), fork.own_ids(), options);
-  const size_t n_passes = options.speculation == Speculation::Lookup ? LookupDecoding(fork, answer, on_token).run()
-                                                                     : decode_plainly(fork, answer, on_token);
-  Generation result = answer.finish();
-  result.n_passes = n_passes;
-  return result;
+  return base::only_errors([&]() -> Generation {
+    const base::FloatEnvironment environment;
+    check_options(options);
+    engine::check_room(fork.size(), options, fork.model()->info());
+    fork.reserve(fork.size() + options.max_new_tokens);
+    engine::AnswerBuilder answer(*fork.model(), fork.shared_ids(), fork.own_ids(), options);
+    const size_t n_passes = options.speculation == Speculation::Lookup
+                                ? LookupDecoding(fork, answer, on_token).run()
+                                : decode_plainly(fork, answer, on_token);
+    Generation result = answer.finish();
+    result.n_passes = n_passes;
+    return result;
+  });
 }
 
 }  // namespace kvfork

@@ -142,6 +142,7 @@ const char* compute_mode_name(ComputeMode mode) noexcept {
 engine::ModelState::ModelState(const std::string& path, const ModelOptions& options)
     : checkpoint(
           checkpoint::Checkpoint::open(path, options.n_threads == 0 ? base::available_cores() : options.n_threads)),
+      weight_files(checkpoint.files()),
       kernels(select_kernel_set(options.kernel_set)),
       pool(options.n_threads),
       weights(model::make_weights(checkpoint)),
@@ -164,16 +165,22 @@ engine::ModelState::ModelState(const std::string& path, const ModelOptions& opti
            .weight_bytes = checkpoint.file_bytes()},
       defaults(make_defaults(checkpoint)) {}
 
+void engine::ModelState::expect_unchanged_weights() const {
+  for (const base::MappedFile* file : weight_files) file->expect_unchanged();
+}
+
 Model::Model() = default;
 Model::~Model() = default;
 
 std::shared_ptr<const Model> Model::open(const std::string& path, const ModelOptions& options) {
-  const base::FloatEnvironment environment;
-  check_threads(options.n_threads);
-  select_kernel_set(options.kernel_set);  // refused before any file is read
-  const std::shared_ptr<Model> model(new Model);
-  model->state_ = std::make_unique<engine::ModelState>(path, options);
-  return model;
+  return base::only_errors([&]() -> std::shared_ptr<const Model> {
+    const base::FloatEnvironment environment;
+    check_threads(options.n_threads);
+    select_kernel_set(options.kernel_set);  // refused before any file is read
+    const std::shared_ptr<Model> model(new Model);
+    model->state_ = std::make_unique<engine::ModelState>(path, options);
+    return model;
+  });
 }
 
 const ModelInfo& Model::info() const noexcept {
@@ -185,27 +192,33 @@ const GenerationDefaults& Model::generation_defaults() const noexcept {
 }
 
 const std::shared_ptr<const Text>& Model::shared_text() const {
-  std::call_once(state_->text_once, [this] { state_->text = Text::open(state_->info.path); });
-  return state_->text;
+  return base::only_errors([&]() -> const std::shared_ptr<const Text>& {
+    std::call_once(state_->text_once, [this] { state_->text = Text::open(state_->info.path); });
+    return state_->text;
+  });
 }
 
 std::shared_ptr<const Context> Model::prefill(std::span<const int32_t> ids,
                                               const std::function<void(size_t)>& on_progress,
                                               std::shared_ptr<const ContextOrigin> origin) const {
-  Fork timeline = start();
-  const size_t distance = state_->kv_layout->has_states() ? distance_of_places(ids.size()) : ids.size();
-  do {  // no ids: append refuses nothing, and seal does
-    const size_t first = timeline.size();
-    const auto part = ids.subspan(first, std::min(distance, ids.size() - first));
-    timeline.append(part, on_progress ? [&](size_t done) { on_progress(first + done); } : on_progress);
-    if (timeline.size() < ids.size()) engine::state_of(timeline).kv.keep_states();
-  } while (timeline.size() < ids.size());
-  return std::move(timeline).seal(std::move(origin));
+  return base::only_errors([&]() -> std::shared_ptr<const Context> {
+    Fork timeline = start();
+    const size_t distance = state_->kv_layout->has_states() ? distance_of_places(ids.size()) : ids.size();
+    do {  // no ids: append refuses nothing, and seal does
+      const size_t first = timeline.size();
+      const auto part = ids.subspan(first, std::min(distance, ids.size() - first));
+      timeline.append(part, on_progress ? [&](size_t done) { on_progress(first + done); } : on_progress);
+      if (timeline.size() < ids.size()) engine::state_of(timeline).kv.keep_states();
+    } while (timeline.size() < ids.size());
+    return std::move(timeline).seal(std::move(origin));
+  });
 }
 
 Fork Model::start() const {
-  return engine::StateAccess::make_fork(
-      std::make_unique<engine::ForkState>(shared_from_this(), nullptr, model::KvSequence(state_->kv_layout)));
+  return base::only_errors([&]() -> Fork {
+    return engine::StateAccess::make_fork(
+        std::make_unique<engine::ForkState>(shared_from_this(), nullptr, model::KvSequence(state_->kv_layout)));
+  });
 }
 
 }  // namespace kvfork

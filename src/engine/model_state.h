@@ -53,7 +53,12 @@ class ScratchPool {
 struct ModelState {
   ModelState(const std::string& path, const ModelOptions& options);
 
+  /// That the weights are what was opened: files that are changed in place would show in what is computed, and a
+  /// context would name weights that it was not made with. Throws Error{Corrupt, Io}.
+  void expect_unchanged_weights() const;
+
   checkpoint::Checkpoint checkpoint;
+  std::vector<const base::MappedFile*> weight_files;
   const kernels::KernelTable& kernels;
   base::ThreadPool pool;
   model::Weights weights;

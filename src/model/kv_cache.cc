@@ -75,10 +75,20 @@ std::shared_ptr<const KvPrefix> KvPrefix::from_parts(std::shared_ptr<const State
   return prefix;
 }
 
-void KvPrefix::share_states(const KvPrefix& parent, size_t end) {
-  for (const States& states : parent.states_) {
-    if (states.position <= end) states_.push_back(states);
+// A long chain of parents ends one after the other, not one inside of the other.
+KvPrefix::~KvPrefix() {
+  for (auto next = std::move(parent_); next != nullptr && next.use_count() == 1;) {
+    auto before = std::move(const_cast<KvPrefix&>(*next).parent_);
+    next = std::move(before);
   }
+}
+
+void KvPrefix::share_states(const KvPrefix& parent, size_t end) {
+  constexpr ptrdiff_t kMostShared = 32;  // the last ones: a long chain of contexts must not hold a list of all
+  const auto after = std::upper_bound(parent.states_.begin(), parent.states_.end(), end,
+                                      [](size_t n, const States& states) { return n < states.position; });
+  const auto first = after - std::min(kMostShared, after - parent.states_.begin());
+  states_.assign(first, after);
   n_shared_states_ = states_.size();
 }
 

@@ -48,6 +48,11 @@ struct States {
 /// Sealed rows and states of positions [0, n_tokens). Keeps the prefix it grew from alive.
 class KvPrefix {
  public:
+  KvPrefix() = default;
+  KvPrefix(const KvPrefix&) = delete;
+  KvPrefix& operator=(const KvPrefix&) = delete;
+  ~KvPrefix();
+
   /// What a prefix is made of when it does not come from a sequence.
   struct Parts {
     std::shared_ptr<const KvPrefix> parent;  // may be null

@@ -224,19 +224,21 @@ ChatTemplate ChatTemplate::from_sources(const TemplateSources& sources) {
 }
 
 ChatTemplate ChatTemplate::from_directory(const std::string& directory) {
-  fs::path path(directory);
-  TemplateSources sources;
-  sources.subject = directory;
-  sources.chat_template_jinja = base::read_file_if_present(path / "chat_template.jinja", kMaxFile);
-  sources.tokenizer_config_json = base::read_file_if_present(path / "tokenizer_config.json", kMaxFile);
-  sources.chat_template_json = base::read_file_if_present(path / "chat_template.json", kMaxFile);
-  sources.special_tokens_map_json = base::read_file_if_present(path / "special_tokens_map.json", kMaxFile);
-  std::error_code error;
-  for (const auto& file : fs::directory_iterator(path / "additional_chat_templates", error)) {
-    if (file.path().extension() != ".jinja") continue;
-    sources.additional.emplace_back(file.path().stem().string(), base::read_file(file.path(), kMaxFile));
-  }
-  return from_sources(sources);
+  return base::only_errors([&]() -> ChatTemplate {
+    fs::path path(directory);
+    TemplateSources sources;
+    sources.subject = directory;
+    sources.chat_template_jinja = base::read_file_if_present(path / "chat_template.jinja", kMaxFile);
+    sources.tokenizer_config_json = base::read_file_if_present(path / "tokenizer_config.json", kMaxFile);
+    sources.chat_template_json = base::read_file_if_present(path / "chat_template.json", kMaxFile);
+    sources.special_tokens_map_json = base::read_file_if_present(path / "special_tokens_map.json", kMaxFile);
+    std::error_code error;
+    for (const auto& file : fs::directory_iterator(path / "additional_chat_templates", error)) {
+      if (file.path().extension() != ".jinja") continue;
+      sources.additional.emplace_back(file.path().stem().string(), base::read_file(file.path(), kMaxFile));
+    }
+    return from_sources(sources);
+  });
 }
 
 bool ChatTemplate::empty() const noexcept {
@@ -250,20 +252,22 @@ std::vector<std::string> ChatTemplate::names() const {
 }
 
 ChatTemplate ChatTemplate::with_override(const std::string& name_or_file) const {
-  if (name_or_file.empty()) return *this;
-  auto state = std::make_shared<State>(*state_);
-  if (auto found = state->entries.find(name_or_file); found != state->entries.end()) {
-    state->single = found->second;
+  return base::only_errors([&]() -> ChatTemplate {
+    if (name_or_file.empty()) return *this;
+    auto state = std::make_shared<State>(*state_);
+    if (auto found = state->entries.find(name_or_file); found != state->entries.end()) {
+      state->single = found->second;
+      return ChatTemplate(std::move(state));
+    }
+    std::error_code error;
+    if (!fs::exists(name_or_file, error)) {
+      base::fail(ErrorCode::NotFound,
+                 "{}: expected the name of a chat template or a file, found neither; the names here are: {}",
+                 name_or_file, empty() ? "none" : state->joined_names());
+    }
+    state->single = std::make_shared<Entry>(name_or_file, base::read_file(name_or_file, kMaxFile));
     return ChatTemplate(std::move(state));
-  }
-  std::error_code error;
-  if (!fs::exists(name_or_file, error)) {
-    base::fail(ErrorCode::NotFound,
-               "{}: expected the name of a chat template or a file, found neither; the names here are: {}",
-               name_or_file, empty() ? "none" : state->joined_names());
-  }
-  state->single = std::make_shared<Entry>(name_or_file, base::read_file(name_or_file, kMaxFile));
-  return ChatTemplate(std::move(state));
+  });
 }
 
 ChatTemplate ChatTemplate::with_source(std::string source) const {
@@ -314,7 +318,7 @@ void check_variables(const ChatRequest& request) {
 }  // namespace
 
 std::string ChatTemplate::render(const ChatRequest& request) const {
-  return render_with(request, {});
+  return base::only_errors([&]() -> std::string { return render_with(request, {}); });
 }
 
 std::string ChatTemplate::render_with(const ChatRequest& request,

@@ -66,27 +66,32 @@ std::string append_messages(std::string_view list, std::string_view more) {
 
 Prompt encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat_template, const ChatRequest& request,
                    UserText user_text) {
-  RenderedChat rendered = chat_template.render(request, tokenizer, user_text);
-  Prompt prompt;
-  EncodeOptions options;
-  options.literal_ranges = std::move(rendered.literal_ranges);
-  prompt.ids = tokenizer.encode(rendered.text, options, prompt.report);
-  prompt.text = std::move(rendered.text);
-  if (user_text == UserText::AsTransformers) prompt.control_tokens = std::move(rendered.control_tokens);
-  return prompt;
+  return base::only_errors([&]() -> Prompt {
+    RenderedChat rendered = chat_template.render(request, tokenizer, user_text);
+    Prompt prompt;
+    EncodeOptions options;
+    options.literal_ranges = std::move(rendered.literal_ranges);
+    prompt.ids = tokenizer.encode(rendered.text, options, prompt.report);
+    prompt.text = std::move(rendered.text);
+    if (user_text == UserText::AsTransformers) prompt.control_tokens = std::move(rendered.control_tokens);
+    return prompt;
+  });
 }
 
 Prompt encode_text(const Tokenizer& tokenizer, std::string text, EncodeOptions options, UserText user_text) {
-  Prompt prompt;
-  options.literal_special_tokens = options.literal_special_tokens || user_text == UserText::Literal;
-  prompt.ids = tokenizer.encode(text, options, prompt.report);
-  prompt.text = std::move(text);
-  for (const EncodeReport::ControlToken& found : prompt.report.control_tokens) {
-    std::string token(tokenizer.piece(found.id));
-    if (std::find(prompt.control_tokens.begin(), prompt.control_tokens.end(), token) == prompt.control_tokens.end())
-      prompt.control_tokens.push_back(std::move(token));
-  }
-  return prompt;
+  return base::only_errors([&]() -> Prompt {
+    Prompt prompt;
+    options.literal_special_tokens = options.literal_special_tokens || user_text == UserText::Literal;
+    prompt.ids = tokenizer.encode(text, options, prompt.report);
+    prompt.text = std::move(text);
+    for (const EncodeReport::ControlToken& found : prompt.report.control_tokens) {
+      std::string token(tokenizer.piece(found.id));
+      if (std::find(prompt.control_tokens.begin(), prompt.control_tokens.end(), token) ==
+          prompt.control_tokens.end())
+        prompt.control_tokens.push_back(std::move(token));
+    }
+    return prompt;
+  });
 }
 
 Prompter::Prompter(std::shared_ptr<const Text> text, ChatTemplate chat_template, FixedPart fixed)
@@ -99,27 +104,33 @@ Prompter::Prompter(std::shared_ptr<const Text> text, ChatTemplate chat_template,
 }
 
 Prompt Prompter::make_context(BoundaryMode mode) const {
-  if (mode == BoundaryMode::Probe) return make_probe_context(true);
-  if (fixed_.raw_text) return encode_raw(*fixed_.raw_text);
-  if (mode == BoundaryMode::Message) return encode(fixed_.messages_json, Turn::FixedOnly);
-  try {
-    return encode(fixed_.messages_json, Turn::FixedOnly);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::Template) throw;
-    return make_probe_context(false);  // a template that wants a user message: requests still share a prefix
-  }
+  return base::only_errors([&]() -> Prompt {
+    if (mode == BoundaryMode::Probe) return make_probe_context(true);
+    if (fixed_.raw_text) return encode_raw(*fixed_.raw_text);
+    if (mode == BoundaryMode::Message) return encode(fixed_.messages_json, Turn::FixedOnly);
+    try {
+      return encode(fixed_.messages_json, Turn::FixedOnly);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::Template) throw;
+      return make_probe_context(false);  // a template that wants a user message: requests still share a prefix
+    }
+  });
 }
 
 Prompt Prompter::make_request(std::string_view user_text) const {
-  expect_utf8(user_text, "prompt");
-  if (fixed_.raw_text) return encode_raw(*fixed_.raw_text + std::string(user_text));
-  return encode(append_messages(fixed_.messages_json, one_message("user", user_text)), Turn::Assistant);
+  return base::only_errors([&]() -> Prompt {
+    expect_utf8(user_text, "prompt");
+    if (fixed_.raw_text) return encode_raw(*fixed_.raw_text + std::string(user_text));
+    return encode(append_messages(fixed_.messages_json, one_message("user", user_text)), Turn::Assistant);
+  });
 }
 
 Prompt Prompter::make_request_from_messages(std::string_view messages_json) const {
-  if (fixed_.raw_text)
-    base::fail(ErrorCode::InvalidArgument, "messages: a raw context takes plain text, not messages");
-  return encode(append_messages(fixed_.messages_json, messages_json), Turn::Assistant);
+  return base::only_errors([&]() -> Prompt {
+    if (fixed_.raw_text)
+      base::fail(ErrorCode::InvalidArgument, "messages: a raw context takes plain text, not messages");
+    return encode(append_messages(fixed_.messages_json, messages_json), Turn::Assistant);
+  });
 }
 
 // The longest token prefix that all probe requests share, cut back to its last added token: added tokens are taken
@@ -147,19 +158,21 @@ Prompt Prompter::make_probe_context(bool ends_at_added_token) const {
 
 // Whether another time gives another text.
 bool Prompter::reads_clock() const {
-  if (fixed_.raw_text) return false;
-  const auto render_at = [&](const char* now) {
-    Prompter other = *this;
-    other.fixed_.now = now;
-    std::string text =
-        other.render(append_messages(fixed_.messages_json, one_message("user", kProbes[0])), Turn::Assistant);
-    try {
-      text += other.render(fixed_.messages_json, Turn::FixedOnly);
-    } catch (const Error&) {  // a template that wants a user message
-    }
-    return text;
-  };
-  return render_at("2001-02-03T04:05:06") != render_at("1987-10-29T17:48:37");
+  return base::only_errors([&]() -> bool {
+    if (fixed_.raw_text) return false;
+    const auto render_at = [&](const char* now) {
+      Prompter other = *this;
+      other.fixed_.now = now;
+      std::string text =
+          other.render(append_messages(fixed_.messages_json, one_message("user", kProbes[0])), Turn::Assistant);
+      try {
+        text += other.render(fixed_.messages_json, Turn::FixedOnly);
+      } catch (const Error&) {  // a template that wants a user message
+      }
+      return text;
+    };
+    return render_at("2001-02-03T04:05:06") != render_at("1987-10-29T17:48:37");
+  });
 }
 
 std::string Prompter::render(const std::string& messages_json, Turn turn) const {

@@ -67,17 +67,22 @@ Text::Text(Tokenizer tokenizer, ChatTemplate chat_template, std::string path)
     : tokenizer_(std::move(tokenizer)), chat_template_(std::move(chat_template)), path_(std::move(path)) {}
 
 const std::string& Text::tokenizer_fingerprint() const {
-  std::call_once(fingerprint_once_, [this] {
-    if (!path_.empty()) fingerprint_ = prompt::fingerprint_tokenizer(path_);
+  return base::only_errors([&]() -> const std::string& {
+    std::call_once(fingerprint_once_, [this] {
+      if (!path_.empty()) fingerprint_ = prompt::fingerprint_tokenizer(path_);
+    });
+    return fingerprint_;
   });
-  return fingerprint_;
 }
 
 std::shared_ptr<const Text> Text::open(const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error))
-    return std::make_shared<const Text>(Tokenizer::from_directory(path), ChatTemplate::from_directory(path), path);
-  return open_gguf(path);
+  return base::only_errors([&]() -> std::shared_ptr<const Text> {
+    std::error_code error;
+    if (std::filesystem::is_directory(path, error))
+      return std::make_shared<const Text>(Tokenizer::from_directory(path), ChatTemplate::from_directory(path),
+                                          path);
+    return open_gguf(path);
+  });
 }
 
 }  // namespace kvfork

@@ -38,8 +38,7 @@ std::string shape_of(const TensorView& tensor) {
 
 std::shared_ptr<ContextFile> ContextFile::open(const std::filesystem::path& path) {
   std::shared_ptr<ContextFile> opened(new ContextFile);
-  opened->file_ = base::File::open(path);
-  opened->mapped_ = base::MappedFile::map(opened->file_);
+  opened->mapped_ = base::MappedFile::open(path);
   opened->tensors_ = checkpoint::Safetensors::parse(opened->mapped_.bytes(), opened->path());
   opened->header_ = decode_header(opened->tensors_.metadata(), opened->path());
   opened->list_units();
@@ -93,12 +92,12 @@ void ContextFile::read_table() {
     fail(ErrorCode::Corrupt, "{}: {}: expected [{}], found {}", path(), kChecksums, units_.size() + 1,
          shape_of(tensor));
   table_.resize(units_.size() + 1);
-  file_.read_at(offset_of(tensor), std::as_writable_bytes(std::span(table_)));
+  mapped_.file().read_at(offset_of(tensor), std::as_writable_bytes(std::span(table_)));
   const auto checked = std::span<const uint64_t>(table_).first(units_.size());
   if (base::checksum_of(std::as_bytes(checked)) != table_.back())
     fail(ErrorCode::Corrupt, "{}: the checksums do not match their own checksum; the file is damaged", path());
   std::vector<std::byte> header(units_[0].n_bytes);
-  file_.read_at(0, header);
+  mapped_.file().read_at(0, header);
   expect_checksum(0, base::checksum_of(header));
 }
 
@@ -206,7 +205,7 @@ const ContextFile::Unit& ContextFile::unit_of(const TensorView& tensor) const {
 }
 
 void ContextFile::read_unit(const Unit& unit, std::span<std::byte> to) const {
-  file_.read_at(unit.offset, to);
+  mapped_.file().read_at(unit.offset, to);
   expect_checksum(static_cast<size_t>(&unit - units_.data()), base::checksum_of(to));
 }
 
@@ -294,27 +293,19 @@ void ContextFile::compare_all(const base::ThreadPool& pool) const {
   }
   std::vector<std::vector<std::byte>> buffers(pool.n_threads());
   for (auto& buffer : buffers) buffer.resize(largest);
-  std::mutex mutex;
-  std::optional<Error> failure;
-  pool.run(first_units.size(), [&](size_t item, size_t thread) noexcept {
+  pool.run_throwing(first_units.size(), [&](size_t item, size_t thread) {
     const size_t end = item + 1 < first_units.size() ? first_units[item + 1] : units_.size();
-    try {
-      for (size_t i = first_units[item]; i < end; ++i)
-        read_unit(units_[i], std::span(buffers[thread]).first(units_[i].n_bytes));
-    } catch (const Error& error) {
-      const std::lock_guard lock(mutex);
-      if (!failure) failure = error;
-    }
+    for (size_t i = first_units[item]; i < end; ++i)
+      read_unit(units_[i], std::span(buffers[thread]).first(units_[i].n_bytes));
   });
-  if (failure) throw *failure;
   std::vector<uint64_t> table(table_.size());
-  file_.read_at(offset_of(*tensors_.find_tensor(kChecksums)), std::as_writable_bytes(std::span(table)));
+  mapped_.file().read_at(offset_of(*tensors_.find_tensor(kChecksums)), std::as_writable_bytes(std::span(table)));
   if (table != table_)
     fail(ErrorCode::Corrupt, "{}: {}: the file was changed while it was open", path(), kChecksums);
 }
 
 base::FileStamp ContextFile::stamp_of_same_size() const {
-  const base::FileStamp stamp = file_.stamp();
+  const base::FileStamp stamp = mapped_.file().stamp();
   if (stamp.size != size())
     fail(ErrorCode::Corrupt, "{}: expected {} bytes, found {}; the file was changed while it was open", path(),
          size(), stamp.size);

@@ -31,7 +31,7 @@ class ContextFile final : public engine::ContextStorage, public std::enable_shar
   /// Throws Error{NotFound, Io, Corrupt}; Error{InvalidArgument} for another format version.
   static std::shared_ptr<ContextFile> open(const std::filesystem::path& path);
 
-  const std::string& path() const noexcept override { return file_.path(); }
+  const std::string& path() const noexcept override { return mapped_.path(); }
   uint64_t size() const noexcept { return mapped_.stamp().size; }
   const ContextHeader& header() const noexcept { return header_; }
   const std::shared_ptr<const model::StateLayout>& layout() const noexcept { return layout_; }  // rows alone
@@ -83,7 +83,6 @@ class ContextFile final : public engine::ContextStorage, public std::enable_shar
   base::FileStamp stamp_of_same_size() const;
   void expect_checksum(size_t unit, uint64_t found) const;
 
-  base::File file_;
   base::MappedFile mapped_;
   checkpoint::Safetensors tensors_;
   ContextHeader header_;

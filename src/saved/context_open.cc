@@ -69,7 +69,7 @@ std::shared_ptr<const Context> make_context(std::shared_ptr<const Model> model,
   opened->logits = file->take_logits();
   opened->origin = file->header().origin;
   opened->storage = file;
-  opened->parent = std::move(parent);
+  opened->set_parent(std::move(parent));
   model::KvPrefix::Parts parts;
   if (opened->parent != nullptr) {
     const auto [in_parent, in_child] = std::ranges::mismatch(opened->parent->ids(), opened->ids);
@@ -91,17 +91,19 @@ std::shared_ptr<const Context> make_context(std::shared_ptr<const Model> model,
 
 std::shared_ptr<const Context> Model::open_context(const std::string& path,
                                                    const OpenContextOptions& options) const {
-  const auto file = ContextFile::open(path);
-  expect_made_by(*file, *this);
-  const saved::ContextChain chain = saved::find_ancestors(file, options.parent, [&](const ContextFile& ancestor) {
-    expect_made_by(ancestor, *this);
-    if (options.check_parents) ancestor.check(engine::state_of(*this).pool);
+  return base::only_errors([&]() -> std::shared_ptr<const Context> {
+    const auto file = ContextFile::open(path);
+    expect_made_by(*file, *this);
+    const saved::ContextChain chain = saved::find_ancestors(file, options.parent, [&](const ContextFile& ancestor) {
+      expect_made_by(ancestor, *this);
+      if (options.check_parents) ancestor.check(engine::state_of(*this).pool);
+    });
+    if (chain.problem) throw *chain.problem;
+    std::shared_ptr<const Context> context;
+    for (size_t i = chain.files.size(); i-- > 0;)
+      context = make_context(shared_from_this(), chain.files[i], std::move(context));
+    return context;
   });
-  if (chain.problem) throw *chain.problem;
-  std::shared_ptr<const Context> context;
-  for (size_t i = chain.files.size(); i-- > 0;)
-    context = make_context(shared_from_this(), chain.files[i], std::move(context));
-  return context;
 }
 
 }  // namespace kvfork

@@ -198,8 +198,11 @@ class Saver {
 }  // namespace
 
 uint64_t Context::save(const std::string& path, const SaveOptions& options) const {
-  state_->expect_sound();
-  return Saver(*this, options).save(path);
+  return base::only_errors([&]() -> uint64_t {
+    state_->expect_sound();
+    engine::state_of(*state_->model).expect_unchanged_weights();
+    return Saver(*this, options).save(path);
+  });
 }
 
 }  // namespace kvfork

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <iterator>
 
+#include "base/error.h"
 #include "base/sha256.h"
 #include "engine/context_state.h"
 #include "engine/model_state.h"
@@ -84,21 +85,29 @@ std::string find_revision(const std::string& path) {
 namespace kvfork {
 
 const Identity& Model::identity() const {
-  std::call_once(state_->identity_once, [this] { state_->identity = saved::make_identity(*state_); });
-  return state_->identity;
+  return base::only_errors([&]() -> const Identity& {
+    std::call_once(state_->identity_once, [this] {
+      state_->expect_unchanged_weights();
+      state_->identity = saved::make_identity(*state_);
+    });
+    return state_->identity;
+  });
 }
 
 Identity Context::identity() const {
-  Identity identity = state_->model->identity();
-  if (state_->origin != nullptr) {
-    identity.tokenizer = state_->origin->tokenizer;
-    identity.chat_template = state_->origin->chat_template;
-  }
-  return identity;
+  return base::only_errors([&]() -> Identity {
+    Identity identity = state_->model->identity();
+    if (state_->origin != nullptr) {
+      identity.tokenizer = state_->origin->tokenizer;
+      identity.chat_template = state_->origin->chat_template;
+    }
+    return identity;
+  });
 }
 
 std::string Context::id() const {
-  return saved::make_context_id(state_->model->identity(), state_->ids);
+  return base::only_errors(
+      [&]() -> std::string { return saved::make_context_id(state_->model->identity(), state_->ids); });
 }
 
 }  // namespace kvfork

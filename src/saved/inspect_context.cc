@@ -60,55 +60,59 @@ bool is_saved_context(const std::string& path) {
 }
 
 ContextFacts inspect_context(const std::string& path, ContextCheck check) {
-  const auto file = ContextFile::open(path);
-  if (check == ContextCheck::All) {
-    expect_own_id(*file);
-    file->check(base::ThreadPool(0));
-  }
-  const saved::ContextHeader& header = file->header();
-  const model::StateLayout& layout = *file->layout();
-  model::LayerState widest;
-  for (size_t i = 0; i < layout.n_layers(); ++i) {
-    widest.n_kv_heads = std::max(widest.n_kv_heads, layout.layer(i).n_kv_heads);
-    widest.head_dim = std::max(widest.head_dim, layout.layer(i).head_dim);
-  }
-  return {.file_bytes = file->size(),
-          .kvfork_version = header.kvfork_version,
-          .id = header.id,
-          .identity = header.identity,
-          .n_tokens = header.n_tokens,
-          .n_parent_tokens = header.first_block * kernels::kBlockTokens,
-          .parent_id = header.parent_id,
-          .parent_file = header.parent_file,
-          .n_layers = layout.n_layers(),
-          .n_kv_heads = widest.n_kv_heads,
-          .head_dim = widest.head_dim,
-          .vocab_size = file->logits().size(),
-          .kv_bytes_per_token = layout.token_bytes(),
-          .origin = header.origin};
+  return base::only_errors([&]() -> ContextFacts {
+    const auto file = ContextFile::open(path);
+    if (check == ContextCheck::All) {
+      expect_own_id(*file);
+      file->check(base::ThreadPool(0));
+    }
+    const saved::ContextHeader& header = file->header();
+    const model::StateLayout& layout = *file->layout();
+    model::LayerState widest;
+    for (size_t i = 0; i < layout.n_layers(); ++i) {
+      widest.n_kv_heads = std::max(widest.n_kv_heads, layout.layer(i).n_kv_heads);
+      widest.head_dim = std::max(widest.head_dim, layout.layer(i).head_dim);
+    }
+    return {.file_bytes = file->size(),
+            .kvfork_version = header.kvfork_version,
+            .id = header.id,
+            .identity = header.identity,
+            .n_tokens = header.n_tokens,
+            .n_parent_tokens = header.first_block * kernels::kBlockTokens,
+            .parent_id = header.parent_id,
+            .parent_file = header.parent_file,
+            .n_layers = layout.n_layers(),
+            .n_kv_heads = widest.n_kv_heads,
+            .head_dim = widest.head_dim,
+            .vocab_size = file->logits().size(),
+            .kv_bytes_per_token = layout.token_bytes(),
+            .origin = header.origin};
+  });
 }
 
 std::vector<AncestorFacts> inspect_ancestors(const std::string& path, const std::string& parent) {
-  const auto file = ContextFile::open(path);
-  const base::ThreadPool pool(0);
-  const saved::ContextChain chain = saved::find_ancestors(file, parent, [&](const ContextFile& ancestor) {
-    expect_own_id(ancestor);
-    expect_same_model(*file, ancestor);
-    ancestor.check(pool);
+  return base::only_errors([&]() -> std::vector<AncestorFacts> {
+    const auto file = ContextFile::open(path);
+    const base::ThreadPool pool(0);
+    const saved::ContextChain chain = saved::find_ancestors(file, parent, [&](const ContextFile& ancestor) {
+      expect_own_id(ancestor);
+      expect_same_model(*file, ancestor);
+      ancestor.check(pool);
+    });
+    std::vector<AncestorFacts> ancestors;
+    for (size_t i = 1; i < chain.files.size(); ++i) {
+      const ContextFile& found = *chain.files[i];
+      ancestors.push_back({.id = found.header().id,
+                           .file = found.path(),
+                           .file_bytes = found.size(),
+                           .n_tokens = found.header().n_tokens,
+                           .problem = {}});
+    }
+    if (chain.problem)
+      ancestors.push_back(
+          {.id = chain.files.back()->header().parent_id, .file = chain.problem_file, .problem = chain.problem});
+    return ancestors;
   });
-  std::vector<AncestorFacts> ancestors;
-  for (size_t i = 1; i < chain.files.size(); ++i) {
-    const ContextFile& found = *chain.files[i];
-    ancestors.push_back({.id = found.header().id,
-                         .file = found.path(),
-                         .file_bytes = found.size(),
-                         .n_tokens = found.header().n_tokens,
-                         .problem = {}});
-  }
-  if (chain.problem)
-    ancestors.push_back(
-        {.id = chain.files.back()->header().parent_id, .file = chain.problem_file, .problem = chain.problem});
-  return ancestors;
 }
 
 }  // namespace kvfork

@@ -216,16 +216,18 @@ void inspect_text(const std::string& path, ModelFacts& facts) {
 }  // namespace
 
 ModelFacts inspect_model(const std::string& path) {
-  ModelFacts facts;
-  facts.revision = saved::find_revision(path);
-  std::error_code error;
-  if (fs::is_directory(path, error)) {
-    inspect_directory(path, facts);
-  } else {
-    inspect_gguf(path, facts);
-  }
-  inspect_text(path, facts);
-  return facts;
+  return base::only_errors([&]() -> ModelFacts {
+    ModelFacts facts;
+    facts.revision = saved::find_revision(path);
+    std::error_code error;
+    if (fs::is_directory(path, error)) {
+      inspect_directory(path, facts);
+    } else {
+      inspect_gguf(path, facts);
+    }
+    inspect_text(path, facts);
+    return facts;
+  });
 }
 
 }  // namespace kvfork

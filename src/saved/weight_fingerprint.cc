@@ -19,7 +19,7 @@ using Digest = std::array<std::byte, base::Sha256::kDigestBytes>;
 
 std::string fingerprint_pieces(std::span<const std::byte> bytes, const base::ThreadPool& pool) {
   std::vector<Digest> digests((bytes.size() + kPieceBytes - 1) / kPieceBytes);
-  pool.run(digests.size(), [&](size_t item, size_t) noexcept {
+  pool.run_throwing(digests.size(), [&](size_t item, size_t) {
     base::Sha256 sha;
     sha.add(bytes.subspan(item * kPieceBytes, std::min(kPieceBytes, bytes.size() - item * kPieceBytes)));
     sha.finish(digests[item]);
@@ -33,6 +33,7 @@ std::string fingerprint_weights(std::span<const base::MappedFile* const> files, 
     std::string fingerprint = recall_fingerprint(file->stamp());
     if (fingerprint.empty()) {
       fingerprint = fingerprint_pieces(file->bytes(), pool);
+      file->expect_unchanged();
       remember_fingerprint(file->path(), file->stamp(), fingerprint);
     }
     sha.add(fingerprint);
