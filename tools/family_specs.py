@@ -332,4 +332,9 @@ SPECS = [
          lambda s: shape(s, 3, False, **delta(s), num_experts=6, num_experts_per_tok=2, moe_intermediate_size=s.expert, decoder_sparse_step=1,
                          mlp_only_layers=[1], shared_expert_intermediate_size=s.expert + 4),
          {**DELTA_FAULTS, "one expert fewer": keys(num_experts_per_tok=1)}, ("5.24.0",)),
+    Spec("ministral3", "ministral3",
+         lambda s: shape(s, 2, False, sliding_window=None, rope_parameters={
+             "type": "yarn", "rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "original_max_position_embeddings": s.original, "max_position_embeddings": LIMIT,
+             "beta_fast": 32.0, "beta_slow": 1.0, "mscale_all_dim": 1.0, "mscale": 1.0, "llama_4_scaling_beta": 0.3}),
+         {"no stretch": keys(llama_4_scaling_beta=0.0), **UNSCALED}, ("5.24.0",), scaled=True),
 ]

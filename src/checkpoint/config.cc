@@ -206,7 +206,7 @@ ModelConfig parse_config(std::string_view json, std::string_view subject, const 
                                       {.theta = family.defaults.rope_theta,
                                        .scaling = {},
                                        .partial_rotary_factor = {},
-                                       .has_image_sections = family.has_image_sections},
+                                       .more_keys = family.rope_keys},
                                       config.max_position_embeddings);
   config.rope_theta = rope.theta;
   config.rope_scaling = rope.scaling;

@@ -103,10 +103,13 @@ struct AttentionSpec {
   NormSpec q_norm, k_norm;
   HeadNormForm head_norm_form = HeadNormForm::Head;
   bool norms_after_rotation = false;
-  double clip = 0;                ///< q, k and v are cut to [-clip, clip] before the rotation; 0: they are not
-  size_t rotation = 0;            ///< index into ModelSpec::rotations
-  size_t window = 0;              ///< keys that a query sees, its own included; 0: all
-  double score_scale = 0;         ///< multiplies q . k
+  double clip = 0;         ///< q, k and v are cut to [-clip, clip] before the rotation; 0: they are not
+  size_t rotation = 0;     ///< index into ModelSpec::rotations
+  size_t window = 0;       ///< keys that a query sees, its own included; 0: all
+  double score_scale = 0;  ///< multiplies q . k
+  /// A rotated query at position p is multiplied by 1 + stretch * ln(1 + floor(p / stretch_length)); 0: it is not.
+  double stretch = 0;
+  size_t stretch_length = 0;
   double score_cap = 0;           ///< scores become tanh(score / cap) * cap; 0: they do not
   TensorIndex sinks = kNoTensor;  ///< [n_heads] scores of a key without a value
   /// Results are multiplied by the sigmoid of so many projected values, which lie head by head as these slices say;

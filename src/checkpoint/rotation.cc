@@ -64,7 +64,7 @@ void read_longrope(const JsonFields& fields, const JsonFields& outer, double max
 }
 
 RopeScaling read_rope_scaling(const JsonFields& fields, const JsonFields& outer, double max_position_embeddings,
-                              bool has_image_sections) {
+                              std::span<const std::string_view> more_keys) {
   // What other kinds read; files carry them along.
   constexpr std::array<std::string_view, 12> kIgnored = {"beta_fast",
                                                          "beta_slow",
@@ -106,7 +106,7 @@ RopeScaling read_rope_scaling(const JsonFields& fields, const JsonFields& outer,
   }
   for (const auto& [name, value] : fields.all()) {
     const bool is_ignored = std::find(kIgnored.begin(), kIgnored.end(), name) != kIgnored.end() ||
-                            (has_image_sections && name.starts_with("mrope_"));
+                            std::find(more_keys.begin(), more_keys.end(), name) != more_keys.end();
     if (!is_ignored && !fields.was_read(name) && !value.is_null())
       fail(ErrorCode::Unsupported, "{}: {}: found {}, which kvfork does not implement", fields.subject(), name,
            describe_json(value));
@@ -211,10 +211,10 @@ RopeSettings read_rope(const JsonFields& fields, const RopeSettings& defaults, s
   const auto scaling = fields.find("rope_scaling");
   if (scaling)
     settings.scaling = read_rope_scaling(JsonFields(*scaling, fields.subject() + ": rope_scaling"), fields, limit,
-                                         defaults.has_image_sections);
+                                         defaults.more_keys);
   if (const auto inner = find_parameters(fields, layer_type)) {
     if (!theta) settings.theta = inner->find_number("rope_theta").value_or(defaults.theta);
-    if (!scaling) settings.scaling = read_rope_scaling(*inner, fields, limit, defaults.has_image_sections);
+    if (!scaling) settings.scaling = read_rope_scaling(*inner, fields, limit, defaults.more_keys);
     const auto part = inner->find_number("partial_rotary_factor");
     if (part) settings.partial_rotary_factor = part;
   }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "checkpoint/config.h"
@@ -18,8 +19,8 @@ struct RopeSettings {
   /// The part of each head that turns; nothing: the family knows no such part. Without it only rope_parameters is
   /// asked, so that a family that reads no such field can refuse it.
   std::optional<double> partial_rotary_factor;
-  /// Files also divide the pairs into sections for the axes of an image (mrope_*). Text has one position for all.
-  bool has_image_sections = false;
+  /// Keys beside those of the rotation: what the family reads itself, or what means nothing to text.
+  std::span<const std::string_view> more_keys = {};
 };
 
 /// Reads rope_theta, rope_scaling and the rest of older files, or rope_parameters, in which Transformers 5 writes

@@ -2,6 +2,7 @@
 #include "model/attention.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace kvfork::model {
@@ -201,6 +202,14 @@ void Attention::turn_heads(float* row_values, const checkpoint::HeadSlices& slic
   if (heads.norms_after_rotation) normalize();
 }
 
+void Attention::stretch_queries(float* row_values, const checkpoint::AttentionSpec& heads, size_t first, size_t n,
+                                size_t position) const noexcept {
+  const double length = static_cast<double>(position / heads.stretch_length);
+  const auto factor = static_cast<float>(1 + heads.stretch * std::log(1 + length));
+  for (size_t head = first; head < first + n; ++head)
+    kernels_.scale(row_values + heads.q.offset + head * heads.q.stride, factor, heads.head_dim);
+}
+
 void Attention::store_tile(const AttentionTile& tile, size_t index, const LayerWeights& layer,
                            Scratch& scratch) const noexcept {
   const checkpoint::AttentionSpec& heads = layer.spec->attention;
@@ -212,6 +221,8 @@ void Attention::store_tile(const AttentionTile& tile, size_t index, const LayerW
   for (size_t row = tile.first_row; row < end; ++row) {
     float* projected = scratch.projected + row * width;
     turn_heads(projected, heads.q, tile.kv_head * group, group, layer.q_norm, heads, row, scratch);
+    if (heads.stretch != 0)
+      stretch_queries(projected, heads, tile.kv_head * group, group, scratch.tokens[row].position);
     turn_heads(projected, heads.k, tile.kv_head, 1, layer.k_norm, heads, row, scratch);
   }
   for (size_t row = tile.first_row; row < end;) {

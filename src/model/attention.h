@@ -49,6 +49,8 @@ class Attention {
   void normalize_rows(const LayerWeights& layer, Scratch& scratch) const noexcept;
   void turn_heads(float* row_values, const checkpoint::HeadSlices& slices, size_t first, size_t n, const Norm& norm,
                   const checkpoint::AttentionSpec& heads, size_t row, const Scratch& scratch) const noexcept;
+  void stretch_queries(float* row_values, const checkpoint::AttentionSpec& heads, size_t first, size_t n,
+                       size_t position) const noexcept;
   void store_tile(const AttentionTile& tile, size_t index, const LayerWeights& layer,
                   Scratch& scratch) const noexcept;
   void walk_block(const Walk& walk, size_t block, const AttentionPart& into,

@@ -365,8 +365,7 @@ void Draft::assemble(const Form& form) {
   model.hidden_size = hidden;
   model.vocab_size = config_.vocab_size;
   if (find_row(Role::Positions) == nullptr) {
-    RopeSettings settings{config_.rope_theta, config_.rope_scaling, form.partial_rotary_factor,
-                          family_.has_image_sections};
+    RopeSettings settings{config_.rope_theta, config_.rope_scaling, form.partial_rotary_factor, family_.rope_keys};
     settings.partial_rotary_factor =
         read_rope(fields_, settings, config_.max_position_embeddings).partial_rotary_factor;
     if (!form.partial_rotary_factor && settings.partial_rotary_factor.value_or(1) != 1)

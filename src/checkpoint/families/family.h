@@ -137,9 +137,9 @@ struct Family {
   std::string_view prefix = "model.";  ///< of every tensor but the head
   std::string_view layer_prefix = "layers.";
   std::span<const TensorRow> tensors;
-  std::span<const TensorRow> more_tensors;      ///< beside `tensors`, and before them where a role is in both
-  std::span<const TensorRow> experts;           ///< of a mixture, after more_tensors where a role is in both
-  bool has_image_sections = false;              ///< RopeSettings::has_image_sections
+  std::span<const TensorRow> more_tensors;           ///< beside `tensors`, and before them where a role is in both
+  std::span<const TensorRow> experts;                ///< of a mixture, after more_tensors where a role is in both
+  std::span<const std::string_view> rope_keys = {};  ///< RopeSettings::more_keys
   bool gguf_permutes_qk = false;                ///< converters interleave the halves of each head's rows of q and k
   std::span<const GgufField> gguf_fields = {};  ///< read beside those that every family has
   /// Reads what is special to the family and describes the model. Throws Error{Unsupported, Corrupt}.
@@ -178,6 +178,7 @@ extern const Family kHunyuan;
 extern const Family kHunyuanMoe;
 extern const Family kMistral;
 extern const Family kMinistral;
+extern const Family kMinistral3;
 extern const Family kMixtral;
 extern const Family kNemotron;
 extern const Family kOlmo;

@@ -43,6 +43,9 @@ constexpr std::array kSharedExpert = {
     TensorRow{Role::SharedRouter, "mlp.shared_expert_gate", ""},
 };
 
+// They divide the pairs among the axes of an image. Text has one position for all.
+constexpr std::array<std::string_view, 2> kImageSections = {"mrope_section", "mrope_interleaved"};
+
 // Numbers of the delta rule, and which layers have it.
 Form read_form(Draft& draft) {
   ModelConfig& config = draft.config();
@@ -113,7 +116,7 @@ const Family kQwen35 = {
                  .max_position_embeddings = 32768},
     .tensors = llama_tensors(),
     .more_tensors = kDelta,
-    .has_image_sections = true,
+    .rope_keys = kImageSections,
     .describe = describe,
 };
 
@@ -131,7 +134,7 @@ const Family kQwen35Moe = {
                  .max_position_embeddings = 32768},
     .tensors = llama_tensors(),
     .more_tensors = kDelta,
-    .has_image_sections = true,
+    .rope_keys = kImageSections,
     .describe = describe_mixture,
 };
 

@@ -22,13 +22,13 @@ constexpr std::array kFamilies = {&kQwen2,      &kQwen3,
                                   &kHelium,     &kHunyuan,
                                   &kHunyuanMoe, &kLfm2,
                                   &kMistral,    &kMinistral,
-                                  &kMixtral,    &kNemotron,
-                                  &kOlmo,       &kOlmo2,
-                                  &kOlmo3,      &kOlmoe,
-                                  &kOpt,        &kPhi,
-                                  &kPhi3,       &kSeedOss,
-                                  &kSmolLm3,    &kStableLm,
-                                  &kStarcoder2};
+                                  &kMinistral3, &kMixtral,
+                                  &kNemotron,   &kOlmo,
+                                  &kOlmo2,      &kOlmo3,
+                                  &kOlmoe,      &kOpt,
+                                  &kPhi,        &kPhi3,
+                                  &kSeedOss,    &kSmolLm3,
+                                  &kStableLm,   &kStarcoder2};
 
 const Family* find_by(std::string_view Family::*name, std::string_view wanted) noexcept {
   for (const Family* family : kFamilies) {
