@@ -204,8 +204,8 @@ void Attention::turn_heads(float* row_values, const checkpoint::HeadSlices& slic
 
 void Attention::stretch_queries(float* row_values, const checkpoint::AttentionSpec& heads, size_t first, size_t n,
                                 size_t position) const noexcept {
-  const double length = static_cast<double>(position / heads.stretch_length);
-  const auto factor = static_cast<float>(1 + heads.stretch * std::log(1 + length));
+  const size_t n_lengths = position / heads.stretch_length;
+  const auto factor = static_cast<float>(1 + heads.stretch * std::log(1 + static_cast<double>(n_lengths)));
   for (size_t head = first; head < first + n; ++head)
     kernels_.scale(row_values + heads.q.offset + head * heads.q.stride, factor, heads.head_dim);
 }
