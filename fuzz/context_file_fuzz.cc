@@ -40,7 +40,7 @@ void open(std::span<const uint8_t> bytes) {
   file->expect_sound(pool);
   const auto& layout = *file->layout();
   size_t sum = 0;
-  for (const auto& block : file->blocks()) {
+  for (const auto& block : file->blocks(layout)) {
     for (size_t layer = 0; layer < layout.n_layers(); ++layer) {
       for (size_t i = 0; i < layout.keys_bytes(layer); i += 64)
         sum += static_cast<size_t>(block.key(layout, layer, 0)[i]);

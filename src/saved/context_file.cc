@@ -135,7 +135,6 @@ void ContextFile::read_layout() {
   const bool is_float32 = first == nullptr || first->dtype == DType::F32;
   layout_ = std::make_shared<const model::StateLayout>(std::move(layers),
                                                        is_float32 ? kernels::Element::F32 : kernels::Element::BF16);
-  places_ = model::BlockPlaces::by_layer(*layout_, n_blocks_);
   if (first != nullptr) expect_rows(*first);
   read_states();
   const size_t n_others = kSmallTensors + (states_.empty() ? 0 : kStateTensors);
@@ -244,7 +243,8 @@ bool ContextFile::has_shape_of(const model::StateLayout& layout) const noexcept 
   return n_state_floats_ == layout.n_state_floats();
 }
 
-std::vector<model::KvBlock> ContextFile::blocks() const {
+std::vector<model::KvBlock> ContextFile::blocks(const model::StateLayout& layout) {
+  places_ = model::BlockPlaces::by_layer(layout, n_blocks_);
   const std::byte* base = mapped_.bytes().data();
   for (size_t i = 0; i < layout_->n_layers(); ++i) {
     if (!layout_->layer(i).has_rows()) continue;

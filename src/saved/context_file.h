@@ -46,7 +46,8 @@ class ContextFile final : public engine::ContextStorage, public std::enable_shar
   std::vector<float> take_logits() { return std::move(logits_); }
 
   /// The blocks of its own, from header().first_block on.
-  std::vector<model::KvBlock> blocks() const;
+  /// `layout` is that of the model, which also counts last layers without rows. Not before has_shape_of(layout).
+  std::vector<model::KvBlock> blocks(const model::StateLayout& layout);
   /// The states of its own. They keep the file open.
   std::vector<model::States> states() const;
 

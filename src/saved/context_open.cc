@@ -76,7 +76,7 @@ std::shared_ptr<const Context> make_context(std::shared_ptr<const Model> model,
     parts.n_shared_tokens = static_cast<size_t>(in_child - opened->ids.begin());
     parts.parent = engine::state_of(*opened->parent).kv;
   }
-  const auto blocks = file->blocks();
+  const auto blocks = file->blocks(*engine::state_of(*opened->model).kv_layout);
   const auto states = file->states();
   parts.n_shared_blocks = file->header().first_block;
   parts.blocks = blocks;

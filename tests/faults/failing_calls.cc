@@ -80,6 +80,9 @@ void* operator new(std::size_t n_bytes, std::align_val_t alignment) {
   if (::posix_memalign(&memory, static_cast<std::size_t>(alignment), n_bytes) != 0) throw std::bad_alloc();
   return memory;
 }
+void* operator new(std::size_t n_bytes, const std::nothrow_t&) noexcept {
+  return fails(Failing::Allocation) ? nullptr : std::malloc(n_bytes == 0 ? 1 : n_bytes);
+}
 void operator delete(void* memory) noexcept {
   std::free(memory);
 }
