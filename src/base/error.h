@@ -3,10 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <new>
-#include <stdexcept>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "kvfork/error.h"
@@ -23,7 +20,7 @@ template <typename... Args>
 /// otherwise. Message: "SUBJECT: cannot ACTION: strerror". The one place where errno becomes an Error.
 [[noreturn]] void fail_errno(std::string_view subject, std::string_view action, int error_number);
 
-/// Inside of a handler: throws what the exception at hand becomes.
+/// Inside of a handler: throws what the exception at hand becomes, or the exception itself.
 [[noreturn]] void rethrow_as_error();
 
 /// Runs `call` and lets only Error out of it where the library itself fails: refused memory and sizes that no
@@ -33,13 +30,7 @@ template <class Call>
 decltype(auto) only_errors(Call&& call) {
   try {
     return std::forward<Call>(call)();
-  } catch (const Error&) {
-    throw;
-  } catch (const std::bad_alloc&) {
-    rethrow_as_error();
-  } catch (const std::length_error&) {
-    rethrow_as_error();
-  } catch (const std::system_error&) {
+  } catch (...) {
     rethrow_as_error();
   }
 }

@@ -57,7 +57,7 @@ struct Line {
   nlohmann::ordered_json id;
   std::string error;            // no request, or one that is refused
   std::optional<size_t> place;  // among the requests that are to be run
-  size_t n_request_tokens = 0;
+  size_t n_tokens = 0;          // of the whole request
   size_t n_cached_tokens = 0;
   std::string digest;
 };
@@ -128,7 +128,7 @@ class BatchCommand {
       Request made = request.prompt ? session_->make_request(*request.prompt)
                                     : session_->make_request_from_messages(request.messages_json);
       line.n_cached_tokens = made.n_cached();
-      line.n_request_tokens = made.n_new();
+      line.n_tokens = made.size();
       line.digest = make_digest(identity_, made.ids(), request.options);
       if (!is_to_run) return line;
       line.place = requests_.size();
@@ -216,8 +216,7 @@ class BatchCommand {
     if (answer.error) return format_failure(line.id, answer.error->what(), line.digest);
     const std::string text = answer_text(session_->tokenizer(), answer.generation.ids, options.stop);
     const size_t n_read = session_->context()->last_start(line.n_cached_tokens);
-    return format_answer(line.id, answer.generation, text, line.n_request_tokens + line.n_cached_tokens - n_read,
-                         n_read, line.digest);
+    return format_answer(line.id, answer.generation, text, line.n_tokens - n_read, n_read, line.digest);
   }
 
   void count_error(size_t index, const std::string& error) {

@@ -34,8 +34,7 @@ size_t bytes_of(const BatchRequest& request, const engine::ModelState& model) {
   size_t bytes_per_id = sizeof(float);
   if (request.options.sampling.temperature > 0) bytes_per_id += engine::Sampler::kBytesPerId;
   if (request.options.repetition_penalty != 1.0) bytes_per_id += 2 * sizeof(float) + 1;
-  constexpr size_t kStates = 3;  // buffers of a sequence
-  return n_blocks * model.kv_layout->block_bytes() + kStates * model.info.state_bytes +
+  return n_blocks * model.kv_layout->block_bytes() + model::KvSequence::kStateBuffers * model.info.state_bytes +
          model.info.vocab_size * bytes_per_id + tokens_of(request) * sizeof(int32_t);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/release_chain.h"
 #include "base/sha256.h"
 #include "engine/context_state.h"
 #include "engine/fork_state.h"
@@ -154,12 +155,9 @@ void engine::ContextState::expect_sound() const {
     state->storage->expect_sound(state_of(*state->model).pool);
 }
 
-// A long chain of parents ends one after the other, not one inside of the other.
 engine::ContextState::~ContextState() {
-  for (auto next = std::move(parent); next != nullptr && next.use_count() == 1;) {
-    auto before = std::move(const_cast<ContextState&>(state_of(*next)).parent);
-    next = std::move(before);
-  }
+  base::release_chain(
+      std::move(parent), [](Context & context) -> auto& { return StateAccess::of(context).parent; });
 }
 
 }  // namespace kvfork

@@ -37,7 +37,7 @@ struct ContextState {
   std::shared_ptr<const ContextOrigin> origin;    // null: from ids alone
   std::shared_ptr<const Context> parent;          // null: starts at position 0
   std::shared_ptr<const ContextStorage> storage;  // null: made in this process
-  /// The nearest context that is mapped from a file: this one, a parent, a parent's parent. Null: there is none.
+  /// The nearest ancestor that is mapped from a file; the parents keep it. Null: there is none.
   const ContextState* nearest_mapped = nullptr;
 
   /// Takes a parent, and what is to be known of it.

@@ -30,8 +30,7 @@ void check_limit(size_t n_tokens, const ModelInfo& info) {
 // Everything that can fail, before anything changes.
 void prepare_append(engine::ForkState& fork, std::span<const int32_t> ids, model::Scratch& scratch) {
   const ModelInfo& info = fork.model->info();
-  engine::state_of(*fork.model).expect_unchanged_weights();
-  if (fork.context != nullptr) engine::state_of(*fork.context).expect_sound();
+  fork.expect_sound();
   check_ids(ids, info.vocab_size);
   const size_t n_tokens = fork.kv.n_tokens() + ids.size();
   check_limit(n_tokens, info);
@@ -96,6 +95,11 @@ std::span<const int32_t> steady_ids(const engine::ForkState& fork, std::span<con
 }
 
 }  // namespace
+
+void engine::ForkState::expect_sound() const {
+  state_of(*model).expect_unchanged_weights();
+  if (context != nullptr) state_of(*context).expect_sound();
+}
 
 Fork::Fork(std::unique_ptr<engine::ForkState> state) noexcept : state_(std::move(state)) {}
 Fork engine::StateAccess::make_fork(std::unique_ptr<ForkState> state) noexcept {
@@ -174,12 +178,11 @@ bool Fork::is_prefix_of(std::span<const int32_t> request_ids) const noexcept {
 void Fork::extend_to(std::span<const int32_t> request_ids, const std::function<void(size_t)>& on_progress) {
   base::only_errors([&]() {
     expect_usable(state_.get());
-    const std::vector<int32_t> ids(request_ids.begin(), request_ids.end());  // they may be the fork's own
     std::vector<int32_t> held(shared_ids().begin(), shared_ids().end());
     held.insert(held.end(), own_ids().begin(), own_ids().end());
-    expect_prefix(held, ids, held.size());
-    append(std::span(ids).subspan(held.size()), on_progress);
-    state_->request_size = ids.size();
+    expect_prefix(held, request_ids, held.size());
+    append(request_ids.subspan(held.size()), on_progress);
+    state_->request_size = request_ids.size();
   });
 }
 

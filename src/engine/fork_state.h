@@ -16,6 +16,9 @@ struct ForkState {
   ForkState(std::shared_ptr<const Model> owner, std::shared_ptr<const Context> parent, model::KvSequence sequence)
       : model(std::move(owner)), context(std::move(parent)), kv(std::move(sequence)) {}
 
+  /// Before a pass: that weights and mapped keys and values are what they were. Throws Error{Corrupt, Io}.
+  void expect_sound() const;
+
   std::shared_ptr<const Model> model;
   std::shared_ptr<const Context> context;  // null: started without one
   model::KvSequence kv;

@@ -11,9 +11,8 @@ namespace kvfork::engine {
 
 RowsOnTrial::RowsOnTrial(ForkState& fork, std::span<const int32_t> ids, std::span<float> logits)
     : fork_(fork), ids_(ids), logits_(logits), position_(fork.kv.n_tokens()) {
-  if (fork.context != nullptr) state_of(*fork.context).expect_sound();
+  fork.expect_sound();
   const ModelState& model = state_of(*fork.model);
-  model.expect_unchanged_weights();
   const auto scratch = model.scratch.borrow(ids.size());
   fork.logits.resize(model.info.vocab_size);
   fork.own_ids.reserve(fork.own_ids.size() + ids.size());

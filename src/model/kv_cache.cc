@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/release_chain.h"
 
 namespace kvfork::model {
 namespace {
@@ -75,20 +76,22 @@ std::shared_ptr<const KvPrefix> KvPrefix::from_parts(std::shared_ptr<const State
   return prefix;
 }
 
-// A long chain of parents ends one after the other, not one inside of the other.
 KvPrefix::~KvPrefix() {
-  for (auto next = std::move(parent_); next != nullptr && next.use_count() == 1;) {
-    auto before = std::move(const_cast<KvPrefix&>(*next).parent_);
-    next = std::move(before);
-  }
+  base::release_chain(
+      std::move(parent_), [](KvPrefix & prefix) -> auto& { return prefix.parent_; });
+}
+
+size_t KvPrefix::count_states(size_t n_tokens) const noexcept {
+  const auto after = std::upper_bound(states_.begin(), states_.end(), n_tokens,
+                                      [](size_t n, const States& states) { return n < states.position; });
+  return static_cast<size_t>(after - states_.begin());
 }
 
 void KvPrefix::share_states(const KvPrefix& parent, size_t end) {
-  constexpr ptrdiff_t kMostShared = 32;  // the last ones: a long chain of contexts must not hold a list of all
-  const auto after = std::upper_bound(parent.states_.begin(), parent.states_.end(), end,
-                                      [](size_t n, const States& states) { return n < states.position; });
-  const auto first = after - std::min(kMostShared, after - parent.states_.begin());
-  states_.assign(first, after);
+  constexpr size_t kMostShared = 32;  // the last ones: a long chain of contexts must not hold a list of all
+  const auto before = parent.states().first(parent.count_states(end));
+  const auto shared = before.last(std::min(kMostShared, before.size()));
+  states_.assign(shared.begin(), shared.end());
   n_shared_states_ = states_.size();
 }
 
@@ -97,16 +100,10 @@ size_t KvPrefix::own_bytes() const noexcept {
   return total_size(regions_) + n_states * layout_->n_state_floats() * sizeof(float);
 }
 
-const States* KvPrefix::last_states(size_t n_tokens) const noexcept {
-  const auto after = std::upper_bound(states_.begin(), states_.end(), n_tokens,
-                                      [](size_t n, const States& states) { return n < states.position; });
-  return after == states_.begin() ? nullptr : &*std::prev(after);
-}
-
 size_t KvPrefix::last_start(size_t n_tokens) const noexcept {
   if (!layout_->has_states()) return n_tokens;
-  const States* states = last_states(n_tokens);
-  return states == nullptr ? 0 : states->position;
+  const size_t n_states = count_states(n_tokens);
+  return n_states == 0 ? 0 : states_[n_states - 1].position;
 }
 
 KvSequence::KvSequence(std::shared_ptr<const KvPrefix> prefix, size_t n_tokens)
@@ -117,9 +114,9 @@ KvSequence::KvSequence(std::shared_ptr<const KvPrefix> prefix, size_t n_tokens)
       n_tokens_(n_tokens) {
   KVFORK_CHECK(n_tokens > 0 && n_tokens <= prefix_->n_tokens());
   if (!layout_->has_states()) return;
-  const States* states = prefix_->last_states(n_tokens);
-  KVFORK_CHECK(states != nullptr && states->position == n_tokens);
-  states_ = {.position = n_tokens, .floats = states->floats, .buffer = nullptr};
+  KVFORK_CHECK(prefix_->last_start(n_tokens) == n_tokens);
+  const States& states = prefix_->states()[prefix_->count_states(n_tokens) - 1];
+  states_ = {.position = n_tokens, .floats = states.floats, .buffer = nullptr};
 }
 
 size_t KvSequence::own_bytes() const noexcept {
@@ -151,11 +148,10 @@ KvSequence::Buffer KvSequence::make_buffer() const {
 // The states now, those that were marked and those that a pass writes: three buffers, of which only those are ever
 // touched that are in use.
 void KvSequence::reserve_states() {
-  constexpr size_t kBuffers = 3;
   if (next_ != nullptr) return;
-  std::vector<Buffer> buffers(kBuffers);
+  std::vector<Buffer> buffers(kStateBuffers);
   for (Buffer& buffer : buffers) buffer = make_buffer();
-  spare_.reserve(kBuffers + 1);
+  spare_.reserve(kStateBuffers + 1);
   if (states_.floats == nullptr) {  // an empty timeline: all zero
     states_ = {.position = 0, .floats = floats_of(buffers.back()), .buffer = buffers.back()};
     buffers.pop_back();

@@ -85,7 +85,7 @@ class KvPrefix {
 
  private:
   friend class KvSequence;
-  const States* last_states(size_t n_tokens) const noexcept;
+  size_t count_states(size_t n_tokens) const noexcept;  // of positions up to n_tokens
   void share_states(const KvPrefix& parent, size_t end);
 
   std::shared_ptr<const StateLayout> layout_;
@@ -102,6 +102,9 @@ class KvPrefix {
 
 class KvSequence {
  public:
+  /// Copies of all states that a sequence has room for.
+  static constexpr size_t kStateBuffers = 3;
+
   /// An empty timeline.
   explicit KvSequence(std::shared_ptr<const StateLayout> layout) : layout_(std::move(layout)) {}
   /// A fork: starts after the first n_tokens positions of the prefix, which prefix->last_start() allows. Costs the

@@ -352,24 +352,43 @@ class Case {
   const bool disturbs_ = number_from("KVFORK_PROPERTY_DISTURB", 0) != 0;
 };
 
-TEST(Property, SplitsNestsBatchesSeedsAndThreadsChangeNoBit) {
-  const test::TempDir dir;
-  ::setenv("XDG_CACHE_HOME", (dir.path() / "cache").c_str(), 1);
-  const std::string scratch_file = (dir.path() / "context").string();
-  const std::vector<World> worlds = make_worlds(dir);
-  const uint64_t n_cases = number_from("KVFORK_PROPERTY_CASES", 600);
+// Calls run(seed) for as many cases as are asked for, in the time that is allowed, until one has failed. Returns
+// how many there were.
+template <class Run>
+uint64_t for_cases(uint64_t usual_number, const Run& run) {
+  const uint64_t n_cases = number_from("KVFORK_PROPERTY_CASES", usual_number);
   const uint64_t first_seed = number_from("KVFORK_PROPERTY_SEED", 1);
   const auto end =
       std::chrono::steady_clock::now() + std::chrono::seconds(number_from("KVFORK_PROPERTY_SECONDS", 1'000'000));
   uint64_t seed = first_seed;
   for (; seed < first_seed + n_cases && std::chrono::steady_clock::now() < end; ++seed) {
-    const World& world = worlds[seed % worlds.size()];
-    SCOPED_TRACE(world.name + ", KVFORK_PROPERTY_SEED=" + std::to_string(seed) + " KVFORK_PROPERTY_CASES=1");
-    Case(world, seed, scratch_file).run();
-    if (testing::Test::HasFailure()) return;
+    run(seed);
+    if (testing::Test::HasFailure()) break;
   }
-  std::printf("%llu cases, %zu comparisons, %zu calls left by a throw\n",
-              static_cast<unsigned long long>(seed - first_seed), n_comparisons, n_disturbances);
+  return seed - first_seed;
+}
+
+// A folder for saved contexts, and for what is remembered of weight files.
+class PropertyFolder {
+ public:
+  PropertyFolder() { ::setenv("XDG_CACHE_HOME", (dir_.path() / "cache").c_str(), 1); }
+  const test::TempDir& dir() const { return dir_; }
+  void run(const World& world, uint64_t seed) const {
+    SCOPED_TRACE(world.name + ", KVFORK_PROPERTY_SEED=" + std::to_string(seed) + " KVFORK_PROPERTY_CASES=1");
+    Case(world, seed, scratch_file_).run();
+  }
+
+ private:
+  test::TempDir dir_;
+  std::string scratch_file_ = (dir_.path() / "context").string();
+};
+
+TEST(Property, SplitsNestsBatchesSeedsAndThreadsChangeNoBit) {
+  const PropertyFolder folder;
+  const std::vector<World> worlds = make_worlds(folder.dir());
+  const uint64_t n_run = for_cases(600, [&](uint64_t seed) { folder.run(worlds[seed % worlds.size()], seed); });
+  std::printf("%llu cases, %zu comparisons, %zu calls left by a throw\n", static_cast<unsigned long long>(n_run),
+              n_comparisons, n_disturbances);
 }
 
 TEST(Property, AnyTimelineOfAnyFamilyHasTheBitsOfOneCall) {
@@ -377,23 +396,17 @@ TEST(Property, AnyTimelineOfAnyFamilyHasTheBitsOfOneCall) {
   const auto setups = chosen_setups();
   ASSERT_GT(folders.size(), 50u);
   ASSERT_FALSE(setups.empty());
-  const test::TempDir dir;
-  const std::string scratch_file = (dir.path() / "context").string();
-  const uint64_t first_seed = number_from("KVFORK_PROPERTY_SEED", 1);
-  const uint64_t n_cases = number_from("KVFORK_PROPERTY_CASES", 300);
-  const auto end =
-      std::chrono::steady_clock::now() + std::chrono::seconds(number_from("KVFORK_PROPERTY_SECONDS", 1'000'000));
+  const PropertyFolder folder;
   uint64_t n_run = 0;
-  for (uint64_t seed = first_seed; seed < first_seed + n_cases && std::chrono::steady_clock::now() < end; ++seed) {
+  for_cases(300, [&](uint64_t seed) {
     const auto world = open_family(folders[seed % folders.size()], setups[seed / folders.size() % setups.size()]);
-    if (!world) continue;
-    SCOPED_TRACE(world->name + ", KVFORK_PROPERTY_SEED=" + std::to_string(seed) + " KVFORK_PROPERTY_CASES=1");
-    Case(*world, seed, scratch_file).run();
-    if (testing::Test::HasFailure()) return;
+    if (!world) return;
+    folder.run(*world, seed);
     ++n_run;
-  }
+  });
   std::printf("%llu cases, %zu comparisons\n", static_cast<unsigned long long>(n_run), n_comparisons);
-  if (n_cases >= folders.size()) {
+  const uint64_t n_cases = number_from("KVFORK_PROPERTY_CASES", 300);
+  if (!HasFailure() && n_cases >= folders.size()) {
     EXPECT_GT(n_run, n_cases / 2);
   }
 }

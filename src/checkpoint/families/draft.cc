@@ -69,32 +69,14 @@ std::vector<std::string> Draft::usual_layer_types(size_t every) const {
   return types;
 }
 
-std::vector<bool> Draft::layers_of_type(std::string_view type, const std::vector<bool>& usual) const {
+std::vector<std::string> Draft::layer_types(const std::vector<std::string>& usual, std::string_view other) const {
   const auto names = fields_.find_strings("layer_types");
   if (!names) return usual;
-  if (names->size() != config_.num_hidden_layers)
-    fail(ErrorCode::Corrupt, "{}: layer_types: expected {} entries (num_hidden_layers), found {}",
-         fields_.subject(), config_.num_hidden_layers, names->size());
-  std::vector<bool> is_of_type;
   for (const std::string_view name : *names) {
-    if (name != type && name != "full_attention")
+    if (name != "full_attention" && name != other)
       fail(ErrorCode::Unsupported,
            "{}: layer_types: expected full_attention or {}, found \"{}\"; kvfork does not implement it",
-           fields_.subject(), type, name);
-    is_of_type.push_back(name == type);
-  }
-  return is_of_type;
-}
-
-std::vector<std::string> Draft::layer_types(const std::vector<std::string>& usual) const {
-  const auto names = fields_.find_strings("layer_types");
-  if (!names) return usual;
-  for (const std::string_view name : *names) {
-    if (name != "full_attention" && name != "sliding_attention")
-      fail(ErrorCode::Unsupported,
-           "{}: layer_types: expected full_attention or sliding_attention, found \"{}\"; kvfork does not implement "
-           "it",
-           fields_.subject(), name);
+           fields_.subject(), other, name);
   }
   if (names->size() != config_.num_hidden_layers)
     fail(ErrorCode::Corrupt, "{}: layer_types: expected {} entries (num_hidden_layers), found {}",
@@ -318,7 +300,7 @@ LayerSpec Draft::layer(size_t index, const Form& form) {
   const size_t hidden = config_.hidden_size;
   LayerSpec layer;
   layer.attention_norm = norm(Role::AttentionNorm, index, hidden, form);
-  if (!form.is_recurrent.empty() && form.is_recurrent[index]) {
+  if (!form.recurrent_layers.empty() && form.recurrent_layers[index] != "full_attention") {
     layer.recurrent = recurrent(index, form);
   } else {
     layer.attention = attention(index, form);
@@ -360,6 +342,7 @@ size_t Draft::add_no_rotation() {
 }
 
 void Draft::assemble(const Form& form) {
+  if (!form.recurrent_layers.empty()) check_recurrent(form.recurrent);
   const size_t hidden = config_.hidden_size;
   ModelSpec& model = spec();
   model.hidden_size = hidden;

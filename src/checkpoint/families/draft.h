@@ -33,12 +33,13 @@ struct Form {
   ExpertsSpec experts;         ///< its numbers; the tensors come from the table
   size_t n_experts = 0;        ///< 0: no layer has experts
   size_t expert_inner = 0;
-  size_t shared_inner = 0;              ///< 0: no shared expert
-  std::vector<bool> has_experts = {};   ///< by layer; empty: every layer, where there are any
-  bool norms_have_weights = true;       ///< or norms are there without any tensor of theirs
-  RecurrentSpec recurrent = {};         ///< its numbers; the tensors come from the table
-  std::vector<bool> is_recurrent = {};  ///< by layer; empty: no layer has a state
-  bool has_output_gate = false;         ///< each head of q is followed by a gate of attention's results
+  size_t shared_inner = 0;             ///< 0: no shared expert
+  std::vector<bool> has_experts = {};  ///< by layer; empty: every layer, where there are any
+  bool norms_have_weights = true;      ///< or norms are there without any tensor of theirs
+  RecurrentSpec recurrent = {};        ///< its numbers; the tensors come from the table
+  /// Types of layers: those that are not full_attention have a state. Empty: no layer has one.
+  std::vector<std::string> recurrent_layers = {};
+  bool has_output_gate = false;  ///< each head of q is followed by a gate of attention's results
 };
 
 class Draft {
@@ -63,17 +64,11 @@ class Draft {
   void read_mlp_bias(bool absent = false);
 
   /// layer_types of the config, or of each layer what `usual` says. Throws Error{Corrupt} where their number is not
-  /// that of the layers, Error{Unsupported} for a type that is neither full_attention nor sliding_attention.
-  std::vector<std::string> layer_types(const std::vector<std::string>& usual) const;
+  /// that of the layers, Error{Unsupported} for a type that is neither full_attention nor `other`.
+  std::vector<std::string> layer_types(const std::vector<std::string>& usual,
+                                       std::string_view other = "sliding_attention") const;
   /// `every`-th layer full, the others with a window, or all full for 0.
   std::vector<std::string> usual_layer_types(size_t every) const;
-
-  /// Which layers are of `type` and not full_attention: as layer_types of the config says, or what `usual` says.
-  /// Throws as layer_types.
-  std::vector<bool> layers_of_type(std::string_view type, const std::vector<bool>& usual) const;
-
-  /// Throws Error{Corrupt} where the sizes of a layer with a state cannot be.
-  void check_recurrent(const RecurrentSpec& recurrent) const;
 
   /// Describes the whole model: embedding, layers, last norm and head, with the tensors that the family's table
   /// has.
@@ -94,6 +89,8 @@ class Draft {
   void set_switched_windows();
   /// Before assemble: rows beside the family's own.
   void add_tensors(std::span<const TensorRow> rows) { tables_.push_back(rows); }
+  /// Every decoder_sparse_step-th layer has experts, but for those of mlp_only_layers (Qwen).
+  void read_sparse_layers(Form& form) const;
   /// Experts chosen by sigmoid scores with a correction, in layers from first_k_dense_replace on (DeepSeek's form
   /// without latent attention). The numbers are the family's defaults.
   void read_corrected_experts(Form& form, size_t n_experts, size_t inner, size_t top_k, size_t n_shared,
@@ -114,6 +111,7 @@ class Draft {
   MatrixSpec matrix(Role role, size_t layer, size_t n_features, size_t k);
   NormSpec norm(Role role, size_t layer, size_t width, const Form& form);
   void project_qkv(size_t layer, const Form& form, AttentionSpec& attention);
+  void check_recurrent(const RecurrentSpec& recurrent) const;
   void project_delta(size_t layer, RecurrentSpec& recurrent);
   void project_delta_by_head(size_t layer, RecurrentSpec& recurrent);
   void add_memory(size_t layer, const Form& form, RecurrentSpec& recurrent);

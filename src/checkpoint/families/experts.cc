@@ -1,4 +1,5 @@
 // How a mixture's tensors, one by one or stacked, become an ExpertsSpec.
+#include <algorithm>
 #include <array>
 
 #include "checkpoint/activation.h"
@@ -16,6 +17,13 @@ constexpr std::array kExperts = {
     TensorRow{Role::ExpertsDown, "mlp.experts.down_proj", "ffn_down_exps", Bias::Never, true},
     TensorRow{Role::ExpertsGate, "", "ffn_gate_exps"},
     TensorRow{Role::ExpertsUp, "", "ffn_up_exps"},
+};
+
+constexpr std::array kGatedSharedExpert = {
+    TensorRow{Role::SharedGate, "mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
+    TensorRow{Role::SharedUp, "mlp.shared_expert.up_proj", "ffn_up_shexp"},
+    TensorRow{Role::SharedDown, "mlp.shared_expert.down_proj", "ffn_down_shexp"},
+    TensorRow{Role::SharedRouter, "mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
 };
 
 constexpr std::array kCorrectedExperts = {
@@ -39,8 +47,20 @@ std::span<const TensorRow> expert_tensors() noexcept {
   return kExperts;
 }
 
+std::span<const TensorRow> gated_shared_expert_tensors() noexcept {
+  return kGatedSharedExpert;
+}
+
 std::span<const TensorRow> corrected_expert_tensors() noexcept {
   return kCorrectedExperts;
+}
+
+void Draft::read_sparse_layers(Form& form) const {
+  const size_t step = std::max<size_t>(1, size("decoder_sparse_step", 1));
+  const auto dense = fields_.find_numbers("mlp_only_layers").value_or(std::vector<double>{});
+  for (size_t i = 0; i < config_.num_hidden_layers; ++i)
+    form.has_experts.push_back((i + 1) % step == 0 &&
+                               std::find(dense.begin(), dense.end(), static_cast<double>(i)) == dense.end());
 }
 
 MlpSpec Draft::shared_mlp(size_t layer, const Form& form) {

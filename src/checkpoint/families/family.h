@@ -89,6 +89,9 @@ std::span<const TensorRow> head_norm_tensors() noexcept;
 /// Router and experts by the names that most mixtures give them, one by one or stacked.
 std::span<const TensorRow> expert_tensors() noexcept;
 
+/// The shared expert of Qwen's mixtures, and the gate of what it adds.
+std::span<const TensorRow> gated_shared_expert_tensors() noexcept;
+
 /// The correction of a sigmoid router and the shared expert, by the names of DeepSeek's form.
 std::span<const TensorRow> corrected_expert_tensors() noexcept;
 

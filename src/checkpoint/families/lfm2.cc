@@ -41,15 +41,15 @@ size_t adjusted_inner(const Draft& draft, size_t inner) {
   return (inner + multiple - 1) / multiple * multiple;
 }
 
-std::vector<bool> find_convolutions(const Draft& draft, size_t n_layers) {
-  std::vector<bool> usual(n_layers, false);
+std::vector<std::string> find_layers(const Draft& draft, size_t n_layers) {
+  std::vector<std::string> usual(n_layers, "full_attention");
   if (const auto attention = draft.fields().find_numbers("full_attn_idxs")) {
-    usual.assign(n_layers, true);
+    usual.assign(n_layers, "conv");
     for (const double index : *attention) {
-      if (index >= 0 && index < static_cast<double>(n_layers)) usual[static_cast<size_t>(index)] = false;
+      if (index >= 0 && index < static_cast<double>(n_layers)) usual[static_cast<size_t>(index)] = "full_attention";
     }
   }
-  return draft.layers_of_type("conv", usual);
+  return draft.layer_types(usual, "conv");
 }
 
 void describe(Draft& draft) {
@@ -58,9 +58,8 @@ void describe(Draft& draft) {
   config.tie_word_embeddings = draft.flag("tie_embedding", config.tie_word_embeddings);
   config.intermediate_size = adjusted_inner(draft, draft.size("block_ff_dim", config.intermediate_size));
   Form form;
-  form.is_recurrent = find_convolutions(draft, config.num_hidden_layers);
+  form.recurrent_layers = find_layers(draft, config.num_hidden_layers);
   form.recurrent.width = draft.size("conv_L_cache", 3);
-  draft.check_recurrent(form.recurrent);
   draft.assemble(form);
 }
 

@@ -11,43 +11,32 @@ namespace kvfork::checkpoint {
 namespace {
 
 constexpr std::array kDelta = {
-    TensorRow{Role::QNorm, "self_attn.q_norm", ""},
-    TensorRow{Role::KNorm, "self_attn.k_norm", ""},
+    TensorRow{Role::Convolution, "linear_attn.conv1d", ""},
+    TensorRow{Role::LogFade, "linear_attn.A_log", "", Bias::Never, true},
+    TensorRow{Role::FadeBias, "linear_attn.dt_bias", "", Bias::Never, true},
+    TensorRow{Role::RecurrentNorm, "linear_attn.norm", ""},
+    TensorRow{Role::RecurrentOut, "linear_attn.out_proj", ""},
+};
+
+constexpr std::array kProjections = {
     TensorRow{Role::RecurrentIn, "linear_attn.in_proj_qkv", ""},
     TensorRow{Role::RecurrentGate, "linear_attn.in_proj_z", ""},
     TensorRow{Role::RecurrentGains, "linear_attn.in_proj_b", ""},
     TensorRow{Role::RecurrentFades, "linear_attn.in_proj_a", ""},
-    TensorRow{Role::Convolution, "linear_attn.conv1d", ""},
-    TensorRow{Role::LogFade, "linear_attn.A_log", "", Bias::Never, true},
-    TensorRow{Role::FadeBias, "linear_attn.dt_bias", "", Bias::Never, true},
-    TensorRow{Role::RecurrentNorm, "linear_attn.norm", ""},
-    TensorRow{Role::RecurrentOut, "linear_attn.out_proj", ""},
 };
 
-constexpr std::array kDeltaByHead = {
-    TensorRow{Role::QNorm, "self_attn.q_norm", ""},
-    TensorRow{Role::KNorm, "self_attn.k_norm", ""},
+constexpr std::array kProjectionsByHead = {
     TensorRow{Role::RecurrentQkvz, "linear_attn.in_proj_qkvz", ""},
     TensorRow{Role::RecurrentGainsFades, "linear_attn.in_proj_ba", ""},
-    TensorRow{Role::Convolution, "linear_attn.conv1d", ""},
-    TensorRow{Role::LogFade, "linear_attn.A_log", "", Bias::Never, true},
-    TensorRow{Role::FadeBias, "linear_attn.dt_bias", "", Bias::Never, true},
-    TensorRow{Role::RecurrentNorm, "linear_attn.norm", ""},
-    TensorRow{Role::RecurrentOut, "linear_attn.out_proj", ""},
-};
-
-constexpr std::array kSharedExpert = {
-    TensorRow{Role::SharedGate, "mlp.shared_expert.gate_proj", ""},
-    TensorRow{Role::SharedUp, "mlp.shared_expert.up_proj", ""},
-    TensorRow{Role::SharedDown, "mlp.shared_expert.down_proj", ""},
-    TensorRow{Role::SharedRouter, "mlp.shared_expert_gate", ""},
 };
 
 // They divide the pairs among the axes of an image. Text has one position for all.
 constexpr std::array<std::string_view, 2> kImageSections = {"mrope_section", "mrope_interleaved"};
 
 // Numbers of the delta rule, and which layers have it.
-Form read_form(Draft& draft) {
+Form read_form(Draft& draft, std::span<const TensorRow> projections) {
+  draft.add_tensors(head_norm_tensors());
+  draft.add_tensors(projections);
   ModelConfig& config = draft.config();
   draft.read_attention_bias();
   Form form{.norm_offset = 1, .partial_rotary_factor = 0.25};
@@ -60,16 +49,16 @@ Form read_form(Draft& draft) {
   delta.n_keys = draft.size("linear_key_head_dim", 128);
   delta.n_columns = draft.size("linear_value_head_dim", 128);
   delta.norm = {.kind = NormSpec::Kind::Rms, .eps = config.rms_norm_eps};
-  draft.check_recurrent(delta);
   const size_t every = std::max<size_t>(1, draft.size("full_attention_interval", 4));
-  std::vector<bool> usual;
-  for (size_t i = 0; i < config.num_hidden_layers; ++i) usual.push_back((i + 1) % every != 0);
-  form.is_recurrent = draft.layers_of_type("linear_attention", usual);
+  std::vector<std::string> usual;
+  for (size_t i = 0; i < config.num_hidden_layers; ++i)
+    usual.push_back((i + 1) % every == 0 ? "full_attention" : "linear_attention");
+  form.recurrent_layers = draft.layer_types(usual, "linear_attention");
   return form;
 }
 
 void read_experts(Draft& draft, Form& form, size_t n_experts, size_t top_k, size_t inner, size_t shared) {
-  draft.add_tensors(kSharedExpert);
+  draft.add_tensors(gated_shared_expert_tensors());
   draft.add_tensors(expert_tensors());
   form.n_experts = draft.size("num_experts", draft.size("num_local_experts", n_experts));
   form.expert_inner = draft.size("moe_intermediate_size", inner);
@@ -79,24 +68,19 @@ void read_experts(Draft& draft, Form& form, size_t n_experts, size_t top_k, size
 }
 
 void describe(Draft& draft) {
-  draft.assemble(read_form(draft));
+  draft.assemble(read_form(draft, kProjections));
 }
 
 void describe_mixture(Draft& draft) {
-  Form form = read_form(draft);
+  Form form = read_form(draft, kProjections);
   read_experts(draft, form, 256, 8, 512, 512);
   draft.assemble(form);
 }
 
-// Layers without experts: those between every decoder_sparse_step-th, and those of mlp_only_layers.
 void describe_next(Draft& draft) {
-  Form form = read_form(draft);
+  Form form = read_form(draft, kProjectionsByHead);
   read_experts(draft, form, 512, 10, 512, 512);
-  const size_t step = std::max<size_t>(1, draft.size("decoder_sparse_step", 1));
-  const auto dense = draft.fields().find_numbers("mlp_only_layers").value_or(std::vector<double>{});
-  for (size_t i = 0; i < draft.config().num_hidden_layers; ++i)
-    form.has_experts.push_back((i + 1) % step == 0 && form.n_experts != 0 &&
-                               std::find(dense.begin(), dense.end(), static_cast<double>(i)) == dense.end());
+  draft.read_sparse_layers(form);
   draft.assemble(form);
 }
 
@@ -151,7 +135,7 @@ const Family kQwen3Next = {
                  .head_dim = 256,
                  .max_position_embeddings = 32768},
     .tensors = llama_tensors(),
-    .more_tensors = kDeltaByHead,
+    .more_tensors = kDelta,
     .describe = describe_next,
 };
 

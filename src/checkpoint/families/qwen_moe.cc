@@ -1,33 +1,18 @@
 // Qwen1.5/2 MoE (a gated shared expert, biases of q, k and v) and Qwen3 MoE (heads of q and k normalized).
 // Defaults: the configuration classes of Transformers 4.57.3.
-#include <algorithm>
-#include <array>
-
 #include "checkpoint/families/draft.h"
 #include "checkpoint/families/family.h"
 
 namespace kvfork::checkpoint {
 namespace {
 
-constexpr std::array kSharedExpert = {
-    TensorRow{Role::SharedGate, "mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
-    TensorRow{Role::SharedUp, "mlp.shared_expert.up_proj", "ffn_up_shexp"},
-    TensorRow{Role::SharedDown, "mlp.shared_expert.down_proj", "ffn_down_shexp"},
-    TensorRow{Role::SharedRouter, "mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
-};
-
-// Every decoder_sparse_step-th layer has experts, but for those of mlp_only_layers.
 void describe_experts(Draft& draft, Form form, size_t top_k, size_t n_experts, size_t inner) {
   // Transformers 5 writes Qwen3's number under the second name.
   form.n_experts = draft.size("num_experts", draft.size("num_local_experts", n_experts));
   form.expert_inner = draft.size("moe_intermediate_size", inner);
   form.experts.top_k = draft.size("num_experts_per_tok", top_k);
   form.experts.is_normed = draft.flag("norm_topk_prob", false);
-  const size_t step = std::max<size_t>(1, draft.size("decoder_sparse_step", 1));
-  const auto dense = draft.fields().find_numbers("mlp_only_layers").value_or(std::vector<double>{});
-  for (size_t i = 0; i < draft.config().num_hidden_layers; ++i)
-    form.has_experts.push_back((i + 1) % step == 0 &&
-                               std::find(dense.begin(), dense.end(), static_cast<double>(i)) == dense.end());
+  draft.read_sparse_layers(form);
   draft.assemble(form);
   const std::vector<std::string> usual(draft.config().num_hidden_layers, "sliding_attention");
   draft.set_windows(draft.layer_types(usual), draft.switched_window());
@@ -57,7 +42,7 @@ const Family kQwen2Moe = {
                  .num_key_value_heads = 16,
                  .max_position_embeddings = 32768},
     .tensors = llama_tensors(),
-    .more_tensors = kSharedExpert,
+    .more_tensors = gated_shared_expert_tensors(),
     .experts = expert_tensors(),
     .describe = describe_qwen2,
 };
