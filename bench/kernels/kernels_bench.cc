@@ -5,6 +5,7 @@
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -20,6 +21,7 @@
 namespace kvfork::bench {
 namespace {
 
+using kernels::Activation;
 using kernels::Element;
 using kernels::KernelTable;
 using kernels::Rounding;
@@ -169,7 +171,7 @@ void pack(benchmark::State& state, const KernelTable& table, size_t n_rows) {
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * n_rows * kK * 8));
 }
 
-/// Full blocks of one KV head after another, then their merge: what one layer's attention does per KV head.
+/// Chunks of full blocks of one KV head, one after another: what one layer's attention does per KV head.
 void attention(benchmark::State& state, const KernelTable& table, Element type, size_t head_dim, size_t n_rows) {
   const size_t stride = kernels::value_stride(head_dim);
   const size_t k_bytes = kernels::kBlockTokens * head_dim * element_bytes(type);
@@ -177,7 +179,9 @@ void attention(benchmark::State& state, const KernelTable& table, Element type, 
   const auto q = numbers(n_rows * head_dim);
   std::vector<const float*> rows;
   for (size_t r = 0; r < n_rows; ++r) rows.push_back(q.data() + r * head_dim);
-  const std::vector<kernels::KeyRange> seen(n_rows, {0, kernels::kBlockTokens});
+  constexpr size_t kBlocks = 4;
+  const size_t block_bytes = k_bytes + v_bytes;
+  const std::vector<kernels::KeyRange> seen(n_rows, {0, kBlocks * kernels::kBlockTokens});
   std::vector<float> max(n_rows), sum(n_rows), out(n_rows * stride), max_b(n_rows), sum_b(n_rows),
       out_b(n_rows * stride);
   Aligned workspace(table.workspace_bytes);
@@ -185,29 +189,28 @@ void attention(benchmark::State& state, const KernelTable& table, Element type, 
   double fma = register_flops_per_second(table.name);
   size_t offset = 0;
   for (auto _ : state) {
-    if (offset + k_bytes + v_bytes > Arena::kBytes) offset = 0;
+    if (offset + kBlocks * block_bytes > Arena::kBytes) offset = 0;
     const char* block = arena().data + offset;
-    table.attention_block({.q = rows.data(),
-                           .seen = seen.data(),
-                           .n_rows = n_rows,
-                           .head_dim = head_dim,
-                           .scale = 0.125f,
-                           .kv_type = type,
-                           .k_block = block,
-                           .v_block = block + k_bytes,
-                           .max = max_b.data(),
-                           .sum = sum_b.data(),
-                           .out = out_b.data(),
-                           .workspace = workspace.data,
-                           .next_k_block = block + k_bytes + v_bytes});
-    table.attention_merge(max.data(), sum.data(), out.data(), max_b.data(), sum_b.data(), out_b.data(), n_rows,
-                          head_dim);
-    offset += k_bytes + v_bytes;
+    std::array<kernels::KvBlockData, kBlocks> data;
+    for (size_t i = 0; i < kBlocks; ++i) data[i] = {block + i * block_bytes, block + i * block_bytes + k_bytes};
+    table.attention({.q = rows.data(),
+                     .seen = seen.data(),
+                     .n_rows = n_rows,
+                     .head_dim = head_dim,
+                     .scale = 0.125f,
+                     .kv_type = type,
+                     .blocks = data.data(),
+                     .n_blocks = kBlocks,
+                     .result = {max.data(), sum.data(), out.data()},
+                     .spare = {max_b.data(), sum_b.data(), out_b.data()},
+                     .workspace = workspace.data,
+                     .next_k = block + kBlocks * block_bytes});
+    offset += kBlocks * block_bytes;
   }
   read = (read + read_bytes_per_second(arena().data + Arena::kBytes / 2, Arena::kBytes / 8)) / 2;
   fma = (fma + register_flops_per_second(table.name)) / 2;
-  report_bytes(state, static_cast<double>(k_bytes + v_bytes), read);
-  report_flops(state, 4.0 * static_cast<double>(n_rows * head_dim * kernels::kBlockTokens), fma);
+  report_bytes(state, static_cast<double>(kBlocks * block_bytes), read);
+  report_flops(state, 4.0 * static_cast<double>(n_rows * head_dim * kBlocks * kernels::kBlockTokens), fma);
 }
 
 void rms_norm(benchmark::State& state, const KernelTable& table) {
@@ -311,7 +314,7 @@ void register_set(const KernelTable& table) {
   for (size_t n_rows : {1, 512}) add_benchmark("pack/rows:" + std::to_string(n_rows), pack, n_rows);
   for (Element type : {Element::F32, Element::BF16}) {
     for (size_t head_dim : {64, 80, 96, 128, 256}) {
-      for (size_t n_rows : {1, 7, 7 * 64}) {
+      for (size_t n_rows : {1, 7, 7 * 18, 7 * 64}) {
         if (head_dim != 64 && n_rows != 7) continue;
         add_benchmark(std::string("attention/") + name(type) + "/head_dim:" + std::to_string(head_dim) +
                           "/rows:" + std::to_string(n_rows),

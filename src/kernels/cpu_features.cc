@@ -52,15 +52,20 @@ bool detect_avx512() {
   return detect_avx2() && all(cpuid(7).ebx, f | dq | bw | vl) && all(saved_state(), opmask_and_zmm);
 }
 
+bool has_avx512_bf16() {
+  return detect_avx512() && cpuid(7).eax >= 1 && all(cpuid(7, 1).eax, bit(5));
+}
+
+// Elsewhere the products of pairs are no faster than those of float32 numbers.
 bool detect_avx512_bf16() {
   const uint32_t auth = 0x68747541;  // the first letters of "AuthenticAMD"
-  return detect_avx512() && cpuid(7).eax >= 1 && all(cpuid(7, 1).eax, bit(5)) && cpuid(0).ebx == auth;
+  return has_avx512_bf16() && cpuid(0).ebx == auth;
 }
 
 bool detect_amx() {
   const uint64_t bf16 = bit(22), tile = bit(24);
   const uint64_t tile_config_and_data = bit(17) | bit(18);
-  return detect_avx512() && all(cpuid(7).edx, bf16 | tile) && all(saved_state(), tile_config_and_data);
+  return has_avx512_bf16() && all(cpuid(7).edx, bf16 | tile) && all(saved_state(), tile_config_and_data);
 }
 
 }  // namespace

@@ -121,32 +121,47 @@ struct RopeArgs {
   const float* sin;
 };
 
-/// Keys [first, last) of a block; 0 <= first < last <= kBlockTokens.
+/// Keys [first, last) of a call's blocks, counted from the first key of its first block; first < last.
 struct KeyRange {
   uint32_t first;
   uint32_t last;
 };
 
-/// Attention of query rows over one block of one KV head, not yet normalized. For row r, over the keys seen[r] of
-/// the block (the others are not touched, whatever they hold, and add exact zeros):
+/// Keys and values of kBlockTokens positions of one KV head.
+struct KvBlockData {
+  const void* k;  // [kBlockTokens / kGroupTokens][head_dim][kGroupTokens]
+  const void* v;  // [kBlockTokens][value_stride(head_dim)]
+};
+
+/// Attention's results of rows, not yet normalized.
+struct AttentionResult {
+  float* max;  // [n_rows]
+  float* sum;  // [n_rows]
+  float* out;  // [n_rows, value_stride(head_dim)]
+};
+
+/// Attention of query rows over consecutive blocks of one KV head, not yet normalized. For row r and each block of
+/// which it sees keys (the others are not touched, whatever they hold, and add exact zeros):
 ///   score[t] = scale * (q[r] . K[t]), then cap * tanh(score[t] / cap) unless cap is 0
 ///   max[r] = max_t score[t];  p[t] = exp(score[t] - max[r]);  sum[r] = sum_t p[t];  out[r] = sum_t p[t] * V[t]
-/// A row that sees no key of the block has no part in the call.
-struct AttentionBlockArgs {
+/// The first of these blocks gives the row's result, later ones are merged into it in order, as attention_merge
+/// does. Bits do not depend on how blocks are divided into calls.
+struct AttentionArgs {
   const float* const* q;  // [n_rows] pointers to [head_dim]
   const KeyRange* seen;   // [n_rows]
   size_t n_rows;
   size_t head_dim;
   float scale;
-  Element kv_type;      // F32 or BF16
-  const void* k_block;  // [kBlockTokens / kGroupTokens][head_dim][kGroupTokens]
-  const void* v_block;  // [kBlockTokens][value_stride(head_dim)]
-  float* max;           // [n_rows]
-  float* sum;           // [n_rows]
-  float* out;           // [n_rows, value_stride(head_dim)]
-  void* workspace;      // workspace_bytes of the table
-  /// What the caller will pass as k_block next, to be prefetched; or null.
-  const void* next_k_block = nullptr;
+  Element kv_type;  // F32 or BF16
+  const KvBlockData* blocks;
+  size_t n_blocks;
+  AttentionResult result;
+  AttentionResult spare;  // room for a block's results; may be null where n_blocks is 1 and nothing is continued
+  void* workspace;        // workspace_bytes of the table
+  /// The rows' results hold what earlier blocks gave. Every row then sees a key of the first block.
+  bool continues = false;
+  /// What the caller will pass as the first keys next, to be prefetched; or null.
+  const void* next_k = nullptr;
   float cap = 0;
 };
 
@@ -215,7 +230,7 @@ struct RecurrenceArgs {
 struct KernelTable {
   const char* name;  // "portable", "avx2", "avx512", "avx512_bf16", "amx": also what KVFORK_ISA accepts
 
-  /// Memory that a call of matmul, gated or attention_block writes to, aligned to 64 bytes. What it holds means
+  /// Memory that a call of matmul, gated or attention writes to, aligned to 64 bytes. What it holds means
   /// nothing, before and after. So these functions need little stack.
   size_t workspace_bytes;
 
@@ -277,14 +292,12 @@ struct KernelTable {
 
   void (*store_kv)(const StoreKvArgs& args) noexcept;
 
-  void (*attention_block)(const AttentionBlockArgs& args) noexcept;
+  void (*attention)(const AttentionArgs& args) noexcept;
 
-  /// Merges the partial result of a later block (max_b, sum_b, out_b) into a running one (max, sum, out), both in
-  /// attention_block's form. The running result of a row starts as a copy of the first block that it sees. A sink,
-  /// one more score of a row that has no value, is merged last, as a block of its own: max_b the sink, sum_b 1,
-  /// out_b 0.
-  void (*attention_merge)(float* max, float* sum, float* out, const float* max_b, const float* sum_b,
-                          const float* out_b, size_t n_rows, size_t head_dim) noexcept;
+  /// Merges the results of later blocks into those of earlier ones. A sink, one more score of a row that has no
+  /// value, is merged last, as a block of its own: max the sink, sum 1, out 0.
+  void (*attention_merge)(const AttentionResult& into, const AttentionResult& later, size_t n_rows,
+                          size_t head_dim) noexcept;
 
   /// y[0..head_dim) = out[0..head_dim) / sum, one row.
   void (*attention_finish)(const float* out, float sum, size_t head_dim, float* y) noexcept;

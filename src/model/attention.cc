@@ -84,6 +84,25 @@ struct Attention::Walk {
     for (size_t i = 0; i < tile.n_tokens; ++i) n = std::max(n, token(i).position + 1);
     return n;
   }
+  /// Whether two rows read the same block.
+  bool shares(size_t i, size_t j, size_t block) const {
+    const KvSequence *a = token(i).kv, *b = token(j).kv;
+    return a == b || a->block(block) == b->block(block);
+  }
+  /// Whether all rows read the same block: those of one sequence, or all of them see it and share it.
+  bool is_common(size_t block) const {
+    const auto reads = [&](size_t i) { return sees(i, block * kBlock, (block + 1) * kBlock); };
+    for (size_t i = 1; i < tile.n_tokens; ++i) {
+      if (token(i).kv != token(0).kv && !(reads(0) && reads(i) && shares(0, i, block))) return false;
+    }
+    return true;
+  }
+  kernels::KvBlockData data(const RowToken& of, size_t block) const {
+    const StateLayout& layout = of.kv->layout();
+    const KvBlock at = of.kv->block(block);
+    return {at.key(layout, layer, tile.kv_head), at.value(layout, layer, tile.kv_head)};
+  }
+
   size_t first_chunk() const { return begin() / kChunkTokens; }
   size_t end_chunk() const { return chunks_of(end()); }
 
@@ -246,64 +265,57 @@ void Attention::store_tile(const AttentionTile& tile, size_t index, const LayerW
   }
 }
 
-// Attention over one block, for the rows that see it. The first block of a chunk that a row sees begins its result,
-// `into`; later ones are merged into it.
-void Attention::walk_block(const Walk& walk, size_t block, const AttentionPart& into,
-                           Scratch::AttentionWorkspace& workspace) const noexcept {
-  const AttentionTile& tile = walk.tile;
+// Attention over blocks [block, end) of a chunk, for the rows that see some of their keys. The first block of a
+// chunk that a row sees begins its result, `into`; later ones are merged into it.
+void Attention::walk_blocks(const Walk& walk, size_t block, size_t end, const AttentionPart& into,
+                            Scratch::AttentionWorkspace& workspace) const noexcept {
   const size_t group = walk.group_size();
-  const size_t block_begin = block * kBlock, block_end = block_begin + kBlock;
-  const auto begins = [&](size_t i) { return block % kChunkBlocks == 0 || walk.first_key(i) >= block_begin; };
-  const auto same = [&](size_t i, size_t j) {
-    const KvSequence *a = walk.token(i).kv, *b = walk.token(j).kv;
-    return begins(i) == begins(j) && (a == b || a->block(block) == b->block(block));
-  };
-  walk.for_runs(block_begin, block_end, same, [&](size_t first, size_t n_tokens) {
+  const size_t first_key = block * kBlock, end_key = end * kBlock;
+  const auto begins = [&](size_t i) { return block % kChunkBlocks == 0 || walk.first_key(i) >= first_key; };
+  const auto same = [&](size_t i, size_t j) { return begins(i) == begins(j) && walk.shares(i, j, block); };
+  walk.for_runs(first_key, end_key, same, [&](size_t first, size_t n_tokens) {
     size_t n_rows = 0;
     for (size_t token = first; token < first + n_tokens; ++token) {
-      const size_t from = std::max(walk.first_key(token), block_begin) - block_begin;
-      const size_t to = std::min(kBlock, walk.token(token).position + 1 - block_begin);
+      const size_t from = std::max(walk.first_key(token), first_key) - first_key;
+      const size_t to = std::min(end_key, walk.token(token).position + 1) - first_key;
       for (size_t head = 0; head < group; ++head, ++n_rows) {
         workspace.q[n_rows] = walk.query(token, head);
         workspace.seen[n_rows] = {static_cast<uint32_t>(from), static_cast<uint32_t>(to)};
       }
     }
-    const KvSequence& kv = *walk.token(first + n_tokens - 1).kv;
-    const StateLayout& layout = kv.layout();
-    const KvBlock at = kv.block(block);
-    const bool has_next = walk.token(first + n_tokens - 1).position >= block_end;
-    const AttentionPart result = into.from_row(first * group, walk.out_stride());
-    const AttentionPart part = begins(first) ? result : workspace.block.from_row(first * group, walk.out_stride());
-    kernels_.attention_block(
-        {.q = workspace.q.data(),
-         .seen = workspace.seen.data(),
-         .n_rows = n_rows,
-         .head_dim = walk.heads.head_dim,
-         .scale = static_cast<float>(walk.heads.score_scale),
-         .kv_type = layout.type(),
-         .k_block = at.key(layout, walk.layer, tile.kv_head),
-         .v_block = at.value(layout, walk.layer, tile.kv_head),
-         .max = part.max,
-         .sum = part.sum,
-         .out = part.out,
-         .workspace = workspace.kernels,
-         .next_k_block = has_next ? kv.block(block + 1).key(layout, walk.layer, tile.kv_head) : nullptr,
-         .cap = static_cast<float>(walk.heads.score_cap)});
-    if (!begins(first)) merge(walk, n_rows, result, part);
+    const RowToken& last = walk.token(first + n_tokens - 1);
+    const size_t n_blocks = std::min(end, last.position / kBlock + 1) - block;
+    for (size_t i = 0; i < n_blocks; ++i) workspace.blocks[i] = walk.data(last, block + i);
+    kernels_.attention({.q = workspace.q.data(),
+                        .seen = workspace.seen.data(),
+                        .n_rows = n_rows,
+                        .head_dim = walk.heads.head_dim,
+                        .scale = static_cast<float>(walk.heads.score_scale),
+                        .kv_type = last.kv->layout().type(),
+                        .blocks = workspace.blocks.data(),
+                        .n_blocks = n_blocks,
+                        .result = into.from_row(first * group, walk.out_stride()),
+                        .spare = workspace.block,
+                        .workspace = workspace.kernels,
+                        .continues = !begins(first),
+                        .next_k = last.position >= end_key ? walk.data(last, end).k : nullptr,
+                        .cap = static_cast<float>(walk.heads.score_cap)});
   });
 }
 
 void Attention::merge(const Walk& walk, size_t n_rows, const AttentionPart& into,
                       const AttentionPart& part) const noexcept {
-  kernels_.attention_merge(into.max, into.sum, into.out, part.max, part.sum, part.out, n_rows, walk.heads.head_dim);
+  kernels_.attention_merge(into, part, n_rows, walk.heads.head_dim);
 }
 
 // The blocks of one chunk, merged in order. Rows that see no key of it are left alone.
 void Attention::walk_chunk(const Walk& walk, size_t chunk, const AttentionPart& into,
                            Scratch::AttentionWorkspace& workspace) const noexcept {
-  const size_t begin = std::max(chunk * kChunkBlocks, walk.begin() / kBlock);
-  const size_t end = std::min((chunk + 1) * kChunkTokens, walk.end());
-  for (size_t block = begin; block * kBlock < end; ++block) walk_block(walk, block, into, workspace);
+  const size_t end = std::min((chunk + 1) * kChunkBlocks, (walk.end() + kBlock - 1) / kBlock);
+  for (size_t block = std::max(chunk * kChunkBlocks, walk.begin() / kBlock), next; block < end; block = next) {
+    for (next = block + 1; next < end && walk.is_common(block) && walk.is_common(next);) ++next;
+    walk_blocks(walk, block, next, into, workspace);
+  }
 }
 
 // Takes a chunk into the rows' results: the first one that a row sees begins its result.

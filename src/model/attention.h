@@ -53,8 +53,8 @@ class Attention {
                        size_t position) const noexcept;
   void store_tile(const AttentionTile& tile, size_t index, const LayerWeights& layer,
                   Scratch& scratch) const noexcept;
-  void walk_block(const Walk& walk, size_t block, const AttentionPart& into,
-                  Scratch::AttentionWorkspace& workspace) const noexcept;
+  void walk_blocks(const Walk& walk, size_t block, size_t end, const AttentionPart& into,
+                   Scratch::AttentionWorkspace& workspace) const noexcept;
   void walk_chunk(const Walk& walk, size_t chunk, const AttentionPart& into,
                   Scratch::AttentionWorkspace& workspace) const noexcept;
   void walk_tile(const Walk& walk, const LayerWeights& layer,

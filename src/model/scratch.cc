@@ -26,7 +26,7 @@ class Carver {
   }
   float* floats(size_t n) { return reinterpret_cast<float*>(bytes(n * sizeof(float))); }
   AttentionPart part(size_t rows, size_t out_stride) {
-    return {.max = floats(rows), .sum = floats(rows), .out = floats(rows * out_stride)};
+    return {{.max = floats(rows), .sum = floats(rows), .out = floats(rows * out_stride)}};
   }
   size_t used() const { return used_; }
 
@@ -168,6 +168,7 @@ Scratch::Scratch(const checkpoint::ModelSpec& spec, const kernels::KernelTable& 
   for (auto& workspace : workspaces) {
     workspace.q.resize(widths.tile_rows);
     workspace.seen.resize(widths.tile_rows);
+    workspace.blocks.resize(kChunkBlocks);
   }
   tiles.reserve(max_rows * widths.n_kv_heads);
   sequences.reserve(max_rows);

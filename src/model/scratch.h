@@ -16,13 +16,9 @@
 namespace kvfork::model {
 
 /// Attention results of a tile of rows before they are normalized.
-struct AttentionPart {
-  float* max = nullptr;  // [rows]
-  float* sum = nullptr;  // [rows]
-  float* out = nullptr;  // [rows, value_stride(head_dim)]
-
+struct AttentionPart : kernels::AttentionResult {
   AttentionPart from_row(size_t row, size_t out_stride) const noexcept {
-    return {max + row, sum + row, out + row * out_stride};
+    return {{max + row, sum + row, out + row * out_stride}};
   }
 };
 
@@ -124,8 +120,9 @@ class Scratch {
 
   /// What one thread needs while it walks the keys of a tile.
   struct AttentionWorkspace {
-    std::vector<const float*> q;          // [rows]
-    std::vector<kernels::KeyRange> seen;  // [rows]
+    std::vector<const float*> q;               // [rows]
+    std::vector<kernels::KeyRange> seen;       // [rows]
+    std::vector<kernels::KvBlockData> blocks;  // [kChunkBlocks]
     AttentionPart total, chunk, block;
     std::byte* kernels = nullptr;  // work(thread)
   };

@@ -175,21 +175,21 @@ class Probe {
       max[block].resize(kRows);
       sum[block].resize(kRows);
       out[block].resize(kRows * kStride);
-      kernels_.attention_block({.q = rows.data(),
-                                .seen = seen.data(),
-                                .n_rows = kRows,
-                                .head_dim = kHeadDim,
-                                .scale = 0.13f,
-                                .kv_type = type,
-                                .k_block = k_block.data(),
-                                .v_block = v_block.data(),
-                                .max = max[block].data(),
-                                .sum = sum[block].data(),
-                                .out = out[block].data(),
-                                .workspace = workspace_.data()});
+      const kernels::KvBlockData data{k_block.data(), v_block.data()};
+      kernels_.attention({.q = rows.data(),
+                          .seen = seen.data(),
+                          .n_rows = kRows,
+                          .head_dim = kHeadDim,
+                          .scale = 0.13f,
+                          .kv_type = type,
+                          .blocks = &data,
+                          .n_blocks = 1,
+                          .result = {max[block].data(), sum[block].data(), out[block].data()},
+                          .spare = {},
+                          .workspace = workspace_.data()});
     }
-    kernels_.attention_merge(max[0].data(), sum[0].data(), out[0].data(), max[1].data(), sum[1].data(),
-                             out[1].data(), kRows, kHeadDim);
+    kernels_.attention_merge({max[0].data(), sum[0].data(), out[0].data()},
+                             {max[1].data(), sum[1].data(), out[1].data()}, kRows, kHeadDim);
     std::vector<float> y(kHeadDim);
     for (size_t row = 0; row < kRows; ++row) {
       kernels_.attention_finish(out[0].data() + row * kStride, sum[0][row], kHeadDim, y.data());

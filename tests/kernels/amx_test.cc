@@ -207,6 +207,7 @@ TEST_F(Amx, AttentionHasTheBitsOfTheTwin) {
       std::vector<const float*> rows;
       for (size_t r = 0; r < n_rows; ++r) rows.push_back(q.data() + r * head_dim);
       std::vector<KeyRange> seen(n_rows, {0, kBlockTokens});
+      const KvBlockData block{k.data(), v.data()};
       if (n_rows > 3) seen[3] = {0, 40};
       if (n_rows > 4) seen[4] = {7, kBlockTokens};
       EdgeArray<float> results[2] = {EdgeArray<float>(n_rows * (stride + 2)),
@@ -214,18 +215,17 @@ TEST_F(Amx, AttentionHasTheBitsOfTheTwin) {
       for (int twin = 0; twin < 2; ++twin) {
         float* out = results[twin].data();
         const KernelTable& table = twin ? emulated_amx_table() : *tiles_;
-        table.attention_block({.q = rows.data(),
-                               .seen = seen.data(),
-                               .n_rows = n_rows,
-                               .head_dim = head_dim,
-                               .scale = 1 / std::sqrt(static_cast<float>(head_dim)),
-                               .kv_type = Element::BF16,
-                               .k_block = k.data(),
-                               .v_block = v.data(),
-                               .max = out + n_rows * stride,
-                               .sum = out + n_rows * (stride + 1),
-                               .out = out,
-                               .workspace = make_workspace(table)});
+        table.attention({.q = rows.data(),
+                         .seen = seen.data(),
+                         .n_rows = n_rows,
+                         .head_dim = head_dim,
+                         .scale = 1 / std::sqrt(static_cast<float>(head_dim)),
+                         .kv_type = Element::BF16,
+                         .blocks = &block,
+                         .n_blocks = 1,
+                         .result = {out + n_rows * stride, out + n_rows * (stride + 1), out},
+                         .spare = {},
+                         .workspace = make_workspace(table)});
       }
       EXPECT_TRUE(same_bits_or_nan(results[0], results[1]));
     }

@@ -1,161 +1,14 @@
 // Attention kernels against a twin in double precision, and a row's bits in any company.
 
-#include "tests/kernels/kernel_test.h"
-#include "tests/reference/kernels.h"
+#include "tests/kernels/attention_block.h"
 
 namespace kvfork::kernels {
 namespace {
 
-constexpr Element kKvTypes[] = {Element::F32, Element::BF16};
-
-/// One block of one KV head, its twin in double precision, and queries.
-class Block {
- public:
-  Block(const KernelTable& table, Element kv_type, size_t head_dim, size_t n_rows, size_t n_tokens = kBlockTokens)
-      : table_(table),
-        type_(kv_type),
-        head_dim_(head_dim),
-        stride_(value_stride(head_dim)),
-        n_rows_(n_rows),
-        k_(kBlockTokens * head_dim * element_bytes(kv_type)),
-        v_(kBlockTokens * stride_ * element_bytes(kv_type)),
-        q_(n_rows * head_dim),
-        seen_(n_rows) {
-    Random random(head_dim * 131 + n_rows);
-    // NaN in every slot: what has not been stored must not matter.
-    std::memset(k_.data(), 0xff, k_.size());
-    std::memset(v_.data(), 0xff, v_.size());
-    store(random, n_tokens);
-    random.fill(q_);
-    // Some rows see the whole block, which a set may treat in its own way.
-    for (size_t r = 0; r < n_rows; ++r)
-      set_n_valid(r, random.below(3) == 0 ? n_tokens : 1 + random.below(n_tokens));
-  }
-
-  AttentionBlockArgs args(float* max, float* sum, float* out) {
-    queries_.clear();
-    for (size_t r = 0; r < n_rows_; ++r) queries_.push_back(q_.data() + r * head_dim_);
-    return {.q = queries_.data(),
-            .seen = seen_.data(),
-            .n_rows = n_rows_,
-            .head_dim = head_dim_,
-            .scale = scale(),
-            .kv_type = type_,
-            .k_block = k_.data(),
-            .v_block = v_.data(),
-            .max = max,
-            .sum = sum,
-            .out = out,
-            .workspace = make_workspace(table_),
-            .cap = cap_};
-  }
-
-  bool is_bf16() const { return type_ == Element::BF16; }
-  float scale() const { return 1 / std::sqrt(static_cast<float>(head_dim_)) / 8; }
-  size_t stride() const { return stride_; }
-  uint32_t n_valid(size_t row) const { return seen_[row].last; }
-  void set_n_valid(size_t row, size_t n) { set_seen(row, 0, n); }
-  KeyRange seen(size_t row) const { return seen_[row]; }
-  void set_seen(size_t row, size_t first, size_t last) {
-    seen_[row] = {static_cast<uint32_t>(first), static_cast<uint32_t>(last)};
-  }
-  /// Ranges of any place and length, some rows' the whole block.
-  void draw_ranges(uint64_t seed) {
-    Random random(seed);
-    for (size_t r = 0; r < n_rows_; ++r) {
-      const size_t first = random.below(kBlockTokens);
-      set_seen(r, first, first + 1 + random.below(kBlockTokens - first));
-      if (random.below(4) == 0) set_seen(r, 0, kBlockTokens);
-    }
-  }
-  void set_cap(float cap) { cap_ = cap; }
-  reference::Row query(size_t row) const {
-    reference::Row values(head_dim_);
-    for (size_t d = 0; d < head_dim_; ++d) values[d] = q_[row * head_dim_ + d];
-    return values;
-  }
-  reference::Attention exact(size_t row) const {
-    const auto [first, last] = seen_[row];
-    const std::vector<reference::Row> keys(keys_.begin() + first, keys_.begin() + last);
-    const std::vector<reference::Row> values(values_.begin() + first, values_.begin() + last);
-    return reference::attention(query(row), keys, values, scale(), cap_);
-  }
-  /// Largest sum over components of |q k|, which rounding errors of a score scale with.
-  double score_magnitude(size_t row) const {
-    double largest = 0;
-    for (size_t t = seen_[row].first; t < seen_[row].last; ++t) {
-      largest = std::max(largest, scale() * reference::dot(query(row), keys_[t], 0).magnitude);
-    }
-    return largest;
-  }
-  /// The cap lessens what a score was off before; a division, the tangent (2 ulp) and a product are at most so
-  /// much.
-  double cap_error() const { return 8 * kEpsilon * cap_; }
-  double largest_value() const {
-    double largest = 0;
-    for (const auto& value : values_) {
-      for (double v : value) largest = std::max(largest, std::fabs(v));
-    }
-    return largest;
-  }
-  void spoil_from(size_t token) { spoil(token, kBlockTokens); }
-  void spoil(size_t begin, size_t end) {
-    const size_t bytes = element_bytes(type_);
-    for (size_t t = begin; t < end; ++t) {
-      std::memset(v_.data() + t * stride_ * bytes, 0xff, stride_ * bytes);
-      for (size_t d = 0; d < head_dim_; ++d) {
-        std::memset(k_.data() + ((t / kGroupTokens * head_dim_ + d) * kGroupTokens + t % kGroupTokens) * bytes,
-                    0xff, bytes);
-      }
-    }
-  }
-
- private:
-  void store(Random& random, size_t n_tokens) {
-    EdgeArray<float> k(n_tokens * head_dim_), v(n_tokens * head_dim_);
-    random.fill(k);
-    random.fill(v);
-    table_.store_kv({.k = k.data(),
-                     .k_stride = head_dim_,
-                     .v = v.data(),
-                     .v_stride = head_dim_,
-                     .n_tokens = n_tokens,
-                     .head_dim = head_dim_,
-                     .slot = 0,
-                     .kv_type = type_,
-                     .k_block = k_.data(),
-                     .v_block = v_.data()});
-    const auto stored = [&](float x) { return type_ == Element::BF16 ? bf16_to_f32(f32_to_bf16(x)) : x; };
-    for (size_t t = 0; t < n_tokens; ++t) {
-      keys_.emplace_back(head_dim_);
-      values_.emplace_back(head_dim_);
-      for (size_t d = 0; d < head_dim_; ++d) {
-        keys_[t][d] = stored(k[t * head_dim_ + d]);
-        values_[t][d] = stored(v[t * head_dim_ + d]);
-      }
-    }
-  }
-
-  const KernelTable& table_;
-  Element type_;
-  size_t head_dim_, stride_, n_rows_;
-  EdgeArray<char> k_, v_;
-  EdgeArray<float> q_;
-  std::vector<KeyRange> seen_;
-  float cap_ = 0;
-  std::vector<const float*> queries_;
-  std::vector<reference::Row> keys_, values_;
-};
-
-struct Result {
-  Result(size_t n_rows, size_t stride) : max(n_rows), sum(n_rows), out(n_rows * stride) {}
-  EdgeArray<float> max, sum, out;
-};
-
 class Attention : public EachSet {
  protected:
   void run(Block& block, Result& result) {
-    table().attention_block(block.args(result.max.data(), result.sum.data(), result.out.data()));
+    table().attention(block.args(result.max.data(), result.sum.data(), result.out.data()));
   }
   void expect_agrees(Block& block, const Result& result, size_t row, size_t head_dim) {
     const auto exact = block.exact(row);
@@ -266,11 +119,11 @@ TEST_P(Attention, BitsOfARangeDependOnTheRowAlone) {
         spoilt.spoil(0, seen.first);
         spoilt.spoil(seen.last, kBlockTokens);
         Result alone(1, block.stride());
-        AttentionBlockArgs args = spoilt.args(alone.max.data(), alone.sum.data(), alone.out.data());
+        AttentionArgs args = spoilt.args(alone.max.data(), alone.sum.data(), alone.out.data());
         args.q += r;
         args.seen += r;
         args.n_rows = 1;
-        table().attention_block(args);
+        table().attention(args);
         EXPECT_TRUE(same_bits(alone.max, together.max.data() + r, 1));
         EXPECT_TRUE(same_bits(alone.sum, together.sum.data() + r, 1));
         EXPECT_TRUE(same_bits(alone.out, together.out.data() + r * block.stride(), block.stride())) << "row " << r;
@@ -291,8 +144,7 @@ TEST_P(Attention, ASinkIsMergedAsABlock) {
       sinks.set(r, sink);
       ones.set(r, 1);
     }
-    table().attention_merge(result.max.data(), result.sum.data(), result.out.data(), sinks.data(), ones.data(),
-                            none.out.data(), kRows, kHeadDim);
+    table().attention_merge(result.all(), {sinks.data(), ones.data(), none.out.data()}, kRows, kHeadDim);
     for (size_t r = 0; r < kRows; ++r) {
       EdgeArray<float> y(kHeadDim);
       table().attention_finish(result.out.data() + r * block.stride(), result.sum[r], kHeadDim, y.data());
@@ -317,11 +169,11 @@ TEST_P(Attention, BitsDependOnTheRowAlone) {
         Block spoilt(table(), type, head_dim, kRows);
         spoilt.spoil_from(block.n_valid(r));
         Result alone(1, block.stride());
-        AttentionBlockArgs args = spoilt.args(alone.max.data(), alone.sum.data(), alone.out.data());
+        AttentionArgs args = spoilt.args(alone.max.data(), alone.sum.data(), alone.out.data());
         args.q += r;
         args.seen += r;
         args.n_rows = 1;
-        table().attention_block(args);
+        table().attention(args);
         EXPECT_TRUE(same_bits(alone.max, together.max.data() + r, 1));
         EXPECT_TRUE(same_bits(alone.sum, together.sum.data() + r, 1));
         EXPECT_TRUE(same_bits(alone.out, together.out.data() + r * block.stride(), block.stride())) << "row " << r;
@@ -329,11 +181,11 @@ TEST_P(Attention, BitsDependOnTheRowAlone) {
       for (size_t first = 0; first < kRows; first += 5) {
         const size_t n = std::min<size_t>(5, kRows - first);
         Result part(n, block.stride());
-        AttentionBlockArgs args = block.args(part.max.data(), part.sum.data(), part.out.data());
+        AttentionArgs args = block.args(part.max.data(), part.sum.data(), part.out.data());
         args.q += first;
         args.seen += first;
         args.n_rows = n;
-        table().attention_block(args);
+        table().attention(args);
         EXPECT_TRUE(same_bits(part.out, together.out.data() + first * block.stride(), n * block.stride()));
       }
     }
@@ -356,10 +208,10 @@ TEST_P(Attention, PrefetchingTheNextBlockChangesNothing) {
     Block block(table(), type, 96, 15);
     Result without(15, block.stride()), with(15, block.stride());
     run(block, without);
-    AttentionBlockArgs args = block.args(with.max.data(), with.sum.data(), with.out.data());
+    AttentionArgs args = block.args(with.max.data(), with.sum.data(), with.out.data());
     EdgeArray<char> last(64);  // a prefetch may run off its end without harm
-    args.next_k_block = last.data();
-    table().attention_block(args);
+    args.next_k = last.data();
+    table().attention(args);
     EXPECT_TRUE(same_bits(without.max, with.max, 15));
     EXPECT_TRUE(same_bits(without.sum, with.sum, 15));
     EXPECT_TRUE(same_bits(without.out, with.out, 15 * block.stride()));
@@ -383,8 +235,7 @@ TEST_P(Attention, MergeAgreesWithTwin) {
         sizes[i] = std::fabs(ca * left.out[i]) + std::fabs(cb * right.out[i]);
       }
     }
-    table().attention_merge(left.max.data(), left.sum.data(), left.out.data(), right.max.data(), right.sum.data(),
-                            right.out.data(), kRows, head_dim);
+    table().attention_merge(left.all(), right.all(), kRows, head_dim);
     for (size_t r = 0; r < kRows; ++r) {
       // exp of a rounded difference: half an ulp of the larger maximum, then 2 ulp, two products and a sum.
       const double error = kEpsilon * (std::fabs(maxima[r]) * 2 + 40 + 8);
@@ -403,13 +254,9 @@ TEST_P(Attention, MergeOfRowsIsRowByRow) {
   run(a, together);
   run(a, single);
   run(b, later);
-  table().attention_merge(together.max.data(), together.sum.data(), together.out.data(), later.max.data(),
-                          later.sum.data(), later.out.data(), kRows, kHeadDim);
-  for (size_t r = 0; r < kRows; ++r) {
-    table().attention_merge(single.max.data() + r, single.sum.data() + r, single.out.data() + r * a.stride(),
-                            later.max.data() + r, later.sum.data() + r, later.out.data() + r * a.stride(), 1,
-                            kHeadDim);
-  }
+  table().attention_merge(together.all(), later.all(), kRows, kHeadDim);
+  for (size_t r = 0; r < kRows; ++r)
+    table().attention_merge(single.from_row(r, a.stride()), later.from_row(r, a.stride()), 1, kHeadDim);
   EXPECT_TRUE(same_bits(together.max, single.max, kRows));
   EXPECT_TRUE(same_bits(together.sum, single.sum, kRows));
   EXPECT_TRUE(same_bits(together.out, single.out, kRows * a.stride()));

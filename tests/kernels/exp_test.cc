@@ -34,18 +34,18 @@ class Exp : public EachSet {
                         .v_block = v_block.data()});
       const KeyRange seen{0, static_cast<uint32_t>(n + 1)};
       float max, sum;
-      table().attention_block({.q = query,
-                               .seen = &seen,
-                               .n_rows = 1,
-                               .head_dim = 64,
-                               .scale = 1.0f,
-                               .kv_type = Element::F32,
-                               .k_block = k_block.data(),
-                               .v_block = v_block.data(),
-                               .max = &max,
-                               .sum = &sum,
-                               .out = out.data(),
-                               .workspace = make_workspace(table())});
+      const KvBlockData block{k_block.data(), v_block.data()};
+      table().attention({.q = query,
+                         .seen = &seen,
+                         .n_rows = 1,
+                         .head_dim = 64,
+                         .scale = 1.0f,
+                         .kv_type = Element::F32,
+                         .blocks = &block,
+                         .n_blocks = 1,
+                         .result = {&max, &sum, out.data()},
+                         .spare = {},
+                         .workspace = make_workspace(table())});
       EXPECT_EQ(max, 0.0f);
       EXPECT_EQ(out[0], 1.0f) << "exp(0)";
       results.insert(results.end(), out.begin() + 1, out.begin() + 1 + static_cast<ptrdiff_t>(n));

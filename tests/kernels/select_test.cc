@@ -83,9 +83,8 @@ TEST(Select, TablesAreComplete) {
     SCOPED_TRACE(table->name);
     EXPECT_TRUE(table->packed_bytes && table->pack && table->matmul && table->norm && table->rope);
     EXPECT_TRUE(table->activate && table->activate_mul && table->scale && table->add_scaled && table->cap);
-    EXPECT_TRUE(table->gated && table->clip && table->add && table->widen && table->store_kv &&
-                table->attention_block);
-    EXPECT_TRUE(table->attention_merge && table->attention_finish);
+    EXPECT_TRUE(table->gated && table->clip && table->add && table->widen && table->store_kv);
+    EXPECT_TRUE(table->attention && table->attention_merge && table->attention_finish);
     EXPECT_TRUE(table->convolve && table->recur);
   }
 }

@@ -53,19 +53,19 @@ TEST_P(SmallStack, SufficesForAttention) {
     EdgeArray<char> k(kBlockTokens * kHeadDim * element_bytes(type)), v(k.size());
     const std::vector<const float*> rows(kRows, q.data());
     const std::vector<KeyRange> seen(kRows, {0, kBlockTokens});
-    const AttentionBlockArgs args{.q = rows.data(),
-                                  .seen = seen.data(),
-                                  .n_rows = kRows,
-                                  .head_dim = kHeadDim,
-                                  .scale = 1,
-                                  .kv_type = type,
-                                  .k_block = k.data(),
-                                  .v_block = v.data(),
-                                  .max = max.data(),
-                                  .sum = sum.data(),
-                                  .out = out.data(),
-                                  .workspace = make_workspace(table())};
-    on_small_stack([&] { table().attention_block(args); });
+    const KvBlockData block{k.data(), v.data()};
+    const AttentionArgs args{.q = rows.data(),
+                             .seen = seen.data(),
+                             .n_rows = kRows,
+                             .head_dim = kHeadDim,
+                             .scale = 1,
+                             .kv_type = type,
+                             .blocks = &block,
+                             .n_blocks = 1,
+                             .result = {max.data(), sum.data(), out.data()},
+                             .spare = {},
+                             .workspace = make_workspace(table())};
+    on_small_stack([&] { table().attention(args); });
     for (size_t r = 0; r < kRows; ++r) EXPECT_EQ(sum[r], kBlockTokens);
   }
 }

@@ -173,13 +173,13 @@ TEST(KernelFingerprint, EveryKernelCounts) {
   EXPECT_NE(before, changed([](auto& t) { t.add = [](float*, const float*, size_t) noexcept {}; }));
   EXPECT_NE(before, changed([](auto& t) { t.store_kv = [](const kernels::StoreKvArgs&) noexcept {}; }));
   EXPECT_NE(before, changed([](auto& t) {
-              t.attention_block = [](const kernels::AttentionBlockArgs& a) noexcept {
-                original->attention_block(a);
-                a.out[0] *= 1.0000002f;
+              t.attention = [](const kernels::AttentionArgs& a) noexcept {
+                original->attention(a);
+                a.result.out[0] *= 1.0000002f;
               };
             }));
   EXPECT_NE(before, changed([](auto& t) {
-              t.attention_merge = [](float*, float*, float*, const float*, const float*, const float*, size_t,
+              t.attention_merge = [](const kernels::AttentionResult&, const kernels::AttentionResult&, size_t,
                                      size_t) noexcept {};
             }));
   EXPECT_NE(before,

@@ -81,7 +81,7 @@ constexpr KernelTable make_tile_table(const char* name) {
   table.pack = pack_on_tiles;
   table.matmul = matmul_on_tiles<T>;
   table.gated = gated_on_tiles<T>;
-  table.attention_block = attention_block_on_tiles<T>;
+  table.attention = attention_on_tiles<T>;
   return table;
 }
 

@@ -1,4 +1,4 @@
-// Attention of query rows over one block of keys and values (V is a set's lanes, portable/vec.h).
+// Attention of query rows over blocks of keys and values (V is a set's lanes, portable/vec.h).
 //
 // A score is one lane that takes its products in ascending component; an output component is one lane that takes
 // p[t] * V[t] in ascending t, over exactly the keys that the row sees. Rows meet only in that they share loads.
@@ -151,7 +151,7 @@ void soften(float* score, const KeyRange& seen, const Score& how, float* max_out
   const auto max = V::broadcast(*max_out);
   auto sum = V::zero();
   for (size_t t = begin; t < end; t += V::kLanes) {
-    const auto p = exp<V>(V::sub(V::load(score + t), max));
+    const auto p = exp_up_to_one<V>(V::sub(V::load(score + t), max));
     V::store(score + t, p);
     sum = V::add(sum, p);
   }
@@ -203,76 +203,143 @@ void weigh_values(const float* const* p, const KeyRange* seen, const Block<T>& b
   }
 }
 
+/// Rows that all see a part of one block: `seen` counts its keys alone.
+struct BlockRows {
+  const AttentionArgs& args;
+  size_t block;
+  size_t row;
+  size_t n_rows;
+  const KeyRange* seen;
+  bool prefetches;
+  AttentionResult result;  // of `row` and those after it
+
+  const void* next_k() const { return block + 1 < args.n_blocks ? args.blocks[block + 1].k : args.next_k; }
+};
+
 template <class V, int kRows, class T>
-void attend_rows(const AttentionBlockArgs& args, size_t row) {
+void attend_rows(const BlockRows& rows, size_t at) {
   float score[kRows][kBlockTokens];
   float* scores[kRows];
-  const KeyRange* seen = args.seen + row;
+  const KeyRange* seen = rows.seen + at;
+  const AttentionArgs& args = rows.args;
   size_t begin = kBlockTokens, end = 0;
   for (size_t r = 0; r < kRows; ++r) {
     begin = group_begin(seen[r]) < begin ? group_begin(seen[r]) : begin;
     end = group_end(seen[r]) > end ? group_end(seen[r]) : end;
     scores[r] = score[r];
   }
-  const Block<T> block{.k = static_cast<const T*>(args.k_block),
-                       .v = static_cast<const T*>(args.v_block),
+  const bool is_first = rows.prefetches && at == 0;
+  const Block<T> block{.k = static_cast<const T*>(args.blocks[rows.block].k),
+                       .v = static_cast<const T*>(args.blocks[rows.block].v),
                        .head_dim = args.head_dim,
-                       .prefetches_values = row == 0,
-                       .next_k = row == 0 ? static_cast<const T*>(args.next_k_block) : nullptr};
-  score_rows<V, kRows>(args.q + row, begin, end, block, scores);
+                       .prefetches_values = is_first,
+                       .next_k = is_first ? static_cast<const T*>(rows.next_k()) : nullptr};
+  score_rows<V, kRows>(args.q + rows.row + at, begin, end, block, scores);
   const Score how{args.scale, args.cap};
-  for (size_t r = 0; r < kRows; ++r) soften<V>(score[r], seen[r], how, args.max + row + r, args.sum + row + r);
-  weigh_values<V, kRows>(scores, seen, block, args.out + row * value_stride(args.head_dim));
+  const AttentionResult& result = rows.result;
+  for (size_t r = 0; r < kRows; ++r) soften<V>(score[r], seen[r], how, result.max + at + r, result.sum + at + r);
+  weigh_values<V, kRows>(scores, seen, block, result.out + at * value_stride(args.head_dim));
 }
 
 template <class V, int kRows, class T>
-void attend_up_to(const AttentionBlockArgs& args, size_t row, size_t n_rows) {
+void attend_up_to(const BlockRows& rows, size_t at, size_t n_rows) {
   if constexpr (kRows > 1) {
-    if (n_rows < kRows) return attend_up_to<V, kRows - 1, T>(args, row, n_rows);
+    if (n_rows < kRows) return attend_up_to<V, kRows - 1, T>(rows, at, n_rows);
   }
-  attend_rows<V, kRows, T>(args, row);
+  attend_rows<V, kRows, T>(rows, at);
 }
 
 template <class V>
-void attention_block(const AttentionBlockArgs& args) noexcept {
+void attend_block(const BlockRows& rows) {
   constexpr size_t kMostRows = V::kAttentionRows;
-  const size_t n_tiles = (args.n_rows + kMostRows - 1) / kMostRows;
-  for (size_t tile = 0, row = 0; tile < n_tiles; ++tile) {
+  const size_t n_tiles = (rows.n_rows + kMostRows - 1) / kMostRows;
+  for (size_t tile = 0, at = 0; tile < n_tiles; ++tile) {
     // Tiles of nearly equal size: one row alone would leave most of the multipliers idle.
-    const size_t n_rows = (args.n_rows - row) / (n_tiles - tile);
-    if (args.kv_type == Element::BF16) {
-      attend_up_to<V, kMostRows, uint16_t>(args, row, n_rows);
+    const size_t n_rows = (rows.n_rows - at) / (n_tiles - tile);
+    if (rows.args.kv_type == Element::BF16) {
+      attend_up_to<V, kMostRows, uint16_t>(rows, at, n_rows);
     } else {
-      attend_up_to<V, kMostRows, float>(args, row, n_rows);
+      attend_up_to<V, kMostRows, float>(rows, at, n_rows);
     }
-    row += n_rows;
+    at += n_rows;
   }
 }
 
+/// What the two parts of 16 rows or less are multiplied by when they are merged, a row a lane.
 template <class V>
-void attention_merge(float* max, float* sum, float* out, const float* max_b, const float* sum_b, const float* out_b,
-                     size_t n_rows, size_t head_dim) noexcept {
+struct MergeFactors {
+  float larger[V::kLanes] = {}, old[V::kLanes] = {}, later[V::kLanes] = {};
+
+  MergeFactors(const float* max, const float* max_b, size_t n) {
+    for (size_t i = 0; i < n; ++i) {
+      larger[i] = max[i] > max_b[i] ? max[i] : max_b[i];
+      old[i] = max[i] - larger[i];
+      later[i] = max_b[i] - larger[i];
+    }
+    V::store(old, exp_up_to_one<V>(V::load(old)));
+    V::store(later, exp_up_to_one<V>(V::load(later)));
+  }
+};
+
+template <class V>
+void attention_merge(const AttentionResult& into, const AttentionResult& later, size_t n_rows,
+                     size_t head_dim) noexcept {
   const size_t stride = value_stride(head_dim);
   for (size_t first = 0; first < n_rows; first += V::kLanes) {
     const size_t n = n_rows - first < V::kLanes ? n_rows - first : V::kLanes;
-    // What the two parts of each row are multiplied by, a row a lane.
-    float larger[V::kLanes] = {}, old[V::kLanes] = {}, later[V::kLanes] = {};
+    const MergeFactors<V> factors(into.max + first, later.max + first, n);
     for (size_t i = 0; i < n; ++i) {
       const size_t row = first + i;
-      larger[i] = max[row] > max_b[row] ? max[row] : max_b[row];
-      old[i] = max[row] - larger[i];
-      later[i] = max_b[row] - larger[i];
-      max[row] = larger[i];
-    }
-    V::store(old, exp<V>(V::load(old)));
-    V::store(later, exp<V>(V::load(later)));
-    for (size_t i = 0; i < n; ++i) {
-      const size_t row = first + i;
-      const auto a = V::broadcast(old[i]), b = V::broadcast(later[i]);
+      const auto a = V::broadcast(factors.old[i]), b = V::broadcast(factors.later[i]);
       const auto merge = [=](typename V::Reg x, typename V::Reg y) { return V::fma(x, a, V::mul(y, b)); };
-      V::store_n(sum + row, 1, merge(V::load_n(sum + row, 1), V::load_n(sum_b + row, 1)));
+      into.max[row] = factors.larger[i];
+      V::store_n(into.sum + row, 1, merge(V::load_n(into.sum + row, 1), V::load_n(later.sum + row, 1)));
       for (size_t d = row * stride; d < (row + 1) * stride; d += V::kLanes)
-        V::store(out + d, merge(V::load(out + d), V::load(out_b + d)));
+        V::store(into.out + d, merge(V::load(into.out + d), V::load(later.out + d)));
+    }
+  }
+}
+
+inline AttentionResult from_row(const AttentionResult& result, size_t row, size_t stride) {
+  return {result.max + row, result.sum + row, result.out + row * stride};
+}
+
+/// What of a row's keys lies in a block: nothing if it does not end after its beginning.
+inline KeyRange within_block(const KeyRange& seen, size_t block) {
+  const auto begin = static_cast<uint32_t>(block * kBlockTokens);
+  const uint32_t first = seen.first > begin ? seen.first - begin : 0;
+  const uint32_t last = seen.last > begin ? seen.last - begin : 0;
+  return {first, last < kBlockTokens ? last : static_cast<uint32_t>(kBlockTokens)};
+}
+
+inline bool is_empty(const KeyRange& seen) {
+  return seen.first >= seen.last;
+}
+
+/// Whether a row that sees keys of a block has its first ones there.
+inline bool begins_in(const AttentionArgs& args, size_t row, size_t block) {
+  return !args.continues && args.seen[row].first / kBlockTokens == block;
+}
+
+template <class V>
+void attention(const AttentionArgs& args) noexcept {
+  constexpr size_t kMostRows = 96;  // at a time
+  const size_t stride = value_stride(args.head_dim);
+  for (size_t block = 0; block < args.n_blocks; ++block) {
+    bool is_first = true;
+    for (size_t row = 0, n; row<args.n_rows; row += n> 0 ? n : 1) {
+      const bool begins = begins_in(args, row, block);
+      KeyRange seen[kMostRows];
+      for (n = 0; n < kMostRows && row + n < args.n_rows && begins_in(args, row + n, block) == begins; ++n) {
+        seen[n] = within_block(args.seen[row + n], block);
+        if (is_empty(seen[n])) break;
+      }
+      if (n == 0) continue;
+      const AttentionResult result = from_row(args.result, row, stride);
+      const AttentionResult part = begins ? result : from_row(args.spare, row, stride);
+      attend_block<V>({args, block, row, n, seen, is_first, part});
+      if (!begins) attention_merge<V>(result, part, n, args.head_dim);
+      is_first = false;
     }
   }
 }

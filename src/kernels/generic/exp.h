@@ -24,12 +24,18 @@ struct PowerOfE {
   }
 };
 
+/// The same as exp of x that is not above 89 or NaN, such as what a softmax takes.
+template <class V>
+typename V::Reg exp_up_to_one(typename V::Reg x) {
+  const PowerOfE<V> power(V::max(V::broadcast(-104.0f), x));
+  return V::scale(V::add(power.p, V::broadcast(1.0f)), power.n);
+}
+
 /// e^x to within 1 ulp or so (tests/kernels/exp_test.cc). Exactly 1 at 0; 0 below -104 and at -infinity; infinity
 /// above 88.73; gradual underflow; NaN stays NaN.
 template <class V>
 typename V::Reg exp(typename V::Reg x) {
-  const PowerOfE<V> power(V::max(V::broadcast(-104.0f), V::min(V::broadcast(89.0f), x)));
-  return V::scale(V::add(power.p, V::broadcast(1.0f)), power.n);
+  return exp_up_to_one<V>(V::min(V::broadcast(89.0f), x));
 }
 
 /// 1 - e^-x for 0 <= x <= 50, with a small relative error near 0 too. Exactly 1 from 18 on: e^-18 is less than half

@@ -39,7 +39,7 @@ constexpr KernelTable make_table(const char* name) {
       .add = add<V>,
       .widen = widen<V>,
       .store_kv = store_kv<V>,
-      .attention_block = attention_block<V>,
+      .attention = attention<V>,
       .attention_merge = attention_merge<V>,
       .attention_finish = attention_finish<V>,
       .convolve = convolve<V>,

@@ -8,7 +8,17 @@
 namespace kvfork::kernels {
 namespace {
 
-constexpr KernelTable kTable = make_tile_table<EmulatedTiles>("amx_emulated");
+struct TwinTiles : EmulatedTiles {
+  static __m512i round_pair(__m512 low, __m512 high) {
+    const auto round = [](__m512 x) {
+      const __mmask16 normal = _mm512_cmp_ps_mask(_mm512_abs_ps(x), _mm512_set1_ps(0x1p-126f), _CMP_NLT_UQ);
+      return Avx512::round_bf16(_mm512_maskz_mov_ps(normal, x));
+    };
+    return Avx512::upper_halves(round(low), round(high));
+  }
+};
+
+constexpr KernelTable kTable = make_tile_table<TwinTiles>("amx_emulated");
 
 }  // namespace
 
