@@ -52,7 +52,8 @@ inline __m512i interleaved(__m512i x) {
   return _mm512_permutexvar_epi16(_mm512_load_si512(kOneOfEach), x);
 }
 
-inline void prefetch_like(const void* base, const void* read, const void* start) {
+/// Inlined, or GCC drops the calls (weights.h).
+[[gnu::always_inline]] inline void prefetch_like(const void* base, const void* read, const void* start) {
   __builtin_prefetch(
       static_cast<const char*>(base) + (static_cast<const char*>(read) - static_cast<const char*>(start)), 0, 2);
 }
