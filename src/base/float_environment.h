@@ -10,8 +10,16 @@ namespace kvfork::base {
 
 class FloatEnvironment {
  public:
-  FloatEnvironment() noexcept : saved_(_mm_getcsr()) { _mm_setcsr(kDefault); }
-  ~FloatEnvironment() { _mm_setcsr(saved_); }
+  // What is computed from memory and goes to memory stays between the two: the compiler does not know that
+  // arithmetic depends on the environment.
+  FloatEnvironment() noexcept : saved_(_mm_getcsr()) {
+    _mm_setcsr(kDefault);
+    asm volatile("" ::: "memory");
+  }
+  ~FloatEnvironment() {
+    asm volatile("" ::: "memory");
+    _mm_setcsr(saved_);
+  }
   FloatEnvironment(const FloatEnvironment&) = delete;
   FloatEnvironment& operator=(const FloatEnvironment&) = delete;
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/float_environment.h"
 #include "kvfork/model.h"
 #include "kvfork/text.h"
 
@@ -28,12 +29,15 @@ uint64_t fingerprint(std::span<const float> logits) {
 }  // namespace
 
 double log_probability(std::span<const float> logits, int32_t id) {
+  const base::FloatEnvironment environment;
   if (id < 0 || static_cast<size_t>(id) >= logits.size())
     base::fail(ErrorCode::InvalidArgument, "log_probability: expected an id below {}, found {}", logits.size(), id);
   const double best = *std::max_element(logits.begin(), logits.end());
   double sum = 0;
   for (const float logit : logits) sum += std::exp(logit - best);
-  return logits[static_cast<size_t>(id)] - (best + std::log(sum));
+  double result = logits[static_cast<size_t>(id)] - (best + std::log(sum));
+  asm volatile("" : "+x"(result));  // computed here: not after the caller's environment is back
+  return result;
 }
 
 namespace engine {

@@ -10,6 +10,7 @@
 
 #include "base/available_memory.h"
 #include "base/error.h"
+#include "base/float_environment.h"
 #include "engine/answer_builder.h"
 #include "engine/context_state.h"
 #include "engine/fork_state.h"
@@ -248,6 +249,7 @@ BatchPlan plan_batch(const Model& model, std::span<const BatchRequest> requests,
 BatchReport answer_all(const Context& context, std::span<const BatchRequest> requests, const BatchOptions& options,
                        const BatchCallbacks& callbacks) {
   return base::only_errors([&]() -> BatchReport {
+    const base::FloatEnvironment environment;
     const BatchPlan plan = plan_batch(*context.model(), requests, options);
     return Batch(context, requests, plan, options.max_width, callbacks).run();
   });

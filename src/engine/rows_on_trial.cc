@@ -5,20 +5,22 @@
 #include <algorithm>
 
 #include "engine/context_state.h"
-#include "engine/model_state.h"
 
 namespace kvfork::engine {
 
 RowsOnTrial::RowsOnTrial(ForkState& fork, std::span<const int32_t> ids, std::span<float> logits)
-    : fork_(fork), ids_(ids), logits_(logits), position_(fork.kv.n_tokens()) {
+    : fork_(fork),
+      ids_(ids),
+      logits_(logits),
+      position_(fork.kv.n_tokens()),
+      scratch_(state_of(*fork.model).scratch.borrow(ids.size())) {
   fork.expect_sound();
   const ModelState& model = state_of(*fork.model);
-  const auto scratch = model.scratch.borrow(ids.size());
   fork.logits.resize(model.info.vocab_size);
   fork.own_ids.reserve(fork.own_ids.size() + ids.size());
   fork.kv.mark();
   const model::Step step{.kv = &fork.kv, .ids = ids, .n_logits = ids.size()};
-  model.forward.run({&step, 1}, logits.data(), *scratch);
+  model.forward.run({&step, 1}, logits.data(), *scratch_);
   fork.kv.show(position_);
 }
 
@@ -31,7 +33,7 @@ RowsOnTrial::~RowsOnTrial() {
   if (n_kept_ == 0) return;
   const ModelState& model = state_of(*fork_.model);
   const model::Step step{.kv = &fork_.kv, .ids = ids_.first(n_kept_), .n_logits = 0};
-  model.forward.run({&step, 1}, nullptr, *model.scratch.borrow(ids_.size()));
+  model.forward.run({&step, 1}, nullptr, *scratch_);
 }
 
 std::span<const float> RowsOnTrial::keep_next() {

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "engine/fork_state.h"
+#include "engine/model_state.h"
 
 namespace kvfork::engine {
 
@@ -28,7 +29,8 @@ class RowsOnTrial {
   ForkState& fork_;
   std::span<const int32_t> ids_;
   std::span<const float> logits_;
-  size_t position_;  // of the first row
+  size_t position_;             // of the first row
+  ScratchPool::Lease scratch_;  // held to the end: rows are taken back where no memory could be had
   size_t n_kept_ = 0;
 };
 

@@ -184,12 +184,14 @@ Scratch::Scratch(const checkpoint::ModelSpec& spec, const kernels::KernelTable& 
 
 std::span<const AttentionPart> Scratch::reserve_parts(size_t n_parts, size_t rows) {
   if (n_parts > parts_.size() || rows > part_rows_) {
-    part_rows_ = std::max(rows, part_rows_);
+    const size_t most_rows = std::max(rows, part_rows_);
     const size_t n_new = std::max(n_parts, 2 * parts_.size());
     const size_t part_bytes =
-        2 * aligned(part_rows_ * sizeof(float)) + aligned(part_rows_ * out_stride_ * sizeof(float));
+        2 * aligned(most_rows * sizeof(float)) + aligned(most_rows * out_stride_ * sizeof(float));
+    parts_.reserve(n_new);
     parts_region_ = base::MemoryRegion::allocate(n_new * part_bytes, "attention results");
     Carver carver(parts_region_.data());
+    part_rows_ = most_rows;
     parts_.clear();
     for (size_t i = 0; i < n_new; ++i) parts_.push_back(carver.part(part_rows_, out_stride_));
   }

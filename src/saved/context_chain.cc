@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -90,7 +91,7 @@ class Search {
         if (error.code() != ErrorCode::NotFound) first = broken(error, (directory / name).string());
       }
     }
-    for (const fs::path& path : list_files(directory)) {
+    for (const fs::path& path : files_with_id(directory, id)) {
       if (path.filename() == name) continue;
       const auto file = open_with_id(path, id);
       if (file == nullptr) continue;
@@ -104,6 +105,24 @@ class Search {
         Error(ErrorCode::InvalidArgument,
               fmt::format("{}: parent: expected a context file with the id {} beside it{}{}, found none{}",
                           child.path(), id, called, renamed, hint(depth))));
+  }
+
+  using FilesById = std::map<std::string, std::vector<fs::path>>;
+
+  // Every file of a folder is opened once for all the parents that are looked for there.
+  std::vector<fs::path> files_with_id(const fs::path& directory, const std::string& id) {
+    const auto [place, is_new] = folders_.try_emplace(directory);
+    FilesById& files = place->second;
+    if (is_new) {
+      for (const fs::path& path : list_files(directory)) {
+        try {
+          files[ContextFile::open(path)->header().id].push_back(path);
+        } catch (const Error&) {  // no saved context
+        }
+      }
+    }
+    const auto found = files.find(id);
+    return found == files.end() ? std::vector<fs::path>() : found->second;
   }
 
   // The file if it is a saved context with this id, as far as its header says.
@@ -150,6 +169,7 @@ class Search {
 
   const AcceptAncestor& accept_;
   std::set<std::string> tried_;
+  std::map<fs::path, FilesById> folders_;
 };
 
 }  // namespace

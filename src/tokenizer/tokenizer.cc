@@ -246,95 +246,109 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
 Tokenizer Tokenizer::from_files(const TokenizerFiles& files) {
-  std::unique_ptr<Model> model;
-  if (files.tokenizer_json) {
-    model = tokenizer::load_tokenizer_json(files);
-  } else if (files.vocab_json && files.merges_txt) {
-    model = tokenizer::load_vocab_and_merges(files);
-  } else {
-    base::fail(ErrorCode::NotFound, "{}: expected tokenizer.json, or vocab.json and merges.txt; found neither",
-               files.subject);
-  }
-  tokenizer::apply_config(*model, files);
-  tokenizer::finish_model(*model);
-  return Tokenizer(std::move(model));
+  return base::only_errors([&]() -> Tokenizer {
+    std::unique_ptr<Model> model;
+    if (files.tokenizer_json) {
+      model = tokenizer::load_tokenizer_json(files);
+    } else if (files.vocab_json && files.merges_txt) {
+      model = tokenizer::load_vocab_and_merges(files);
+    } else {
+      base::fail(ErrorCode::NotFound, "{}: expected tokenizer.json, or vocab.json and merges.txt; found neither",
+                 files.subject);
+    }
+    tokenizer::apply_config(*model, files);
+    tokenizer::finish_model(*model);
+    return Tokenizer(std::move(model));
+  });
 }
 
 Tokenizer Tokenizer::from_directory(const std::string& directory) {
-  const std::filesystem::path dir(directory);
-  TokenizerFiles files;
-  files.subject = directory;
-  files.tokenizer_json = base::read_file_if_present(dir / "tokenizer.json");
-  files.tokenizer_config_json = base::read_file_if_present(dir / "tokenizer_config.json");
-  files.special_tokens_map_json = base::read_file_if_present(dir / "special_tokens_map.json");
-  files.added_tokens_json = base::read_file_if_present(dir / "added_tokens.json");
-  if (!files.tokenizer_json) {
-    files.vocab_json = base::read_file_if_present(dir / "vocab.json");
-    files.merges_txt = base::read_file_if_present(dir / "merges.txt");
-    const bool has_sentencepiece = std::filesystem::exists(dir / "tokenizer.model");
-    if ((!files.vocab_json || !files.merges_txt) && has_sentencepiece) {
-      base::fail(
-          ErrorCode::Unsupported,
-          "{}: expected tokenizer.json, found only tokenizer.model (a SentencePiece protobuf); load it once with "
-          "Transformers' AutoTokenizer and call save_pretrained to get a tokenizer.json",
-          directory);
+  return base::only_errors([&]() -> Tokenizer {
+    const std::filesystem::path dir(directory);
+    TokenizerFiles files;
+    files.subject = directory;
+    files.tokenizer_json = base::read_file_if_present(dir / "tokenizer.json");
+    files.tokenizer_config_json = base::read_file_if_present(dir / "tokenizer_config.json");
+    files.special_tokens_map_json = base::read_file_if_present(dir / "special_tokens_map.json");
+    files.added_tokens_json = base::read_file_if_present(dir / "added_tokens.json");
+    if (!files.tokenizer_json) {
+      files.vocab_json = base::read_file_if_present(dir / "vocab.json");
+      files.merges_txt = base::read_file_if_present(dir / "merges.txt");
+      const bool has_sentencepiece = std::filesystem::exists(dir / "tokenizer.model");
+      if ((!files.vocab_json || !files.merges_txt) && has_sentencepiece) {
+        base::fail(
+            ErrorCode::Unsupported,
+            "{}: expected tokenizer.json, found only tokenizer.model (a SentencePiece protobuf); load it once with "
+            "Transformers' AutoTokenizer and call save_pretrained to get a tokenizer.json",
+            directory);
+      }
     }
-  }
-  return from_files(files);
+    return from_files(files);
+  });
 }
 
 Tokenizer Tokenizer::from_gguf(const GgufVocabulary& vocabulary) {
-  std::unique_ptr<Model> model = tokenizer::load_gguf(vocabulary);
-  tokenizer::finish_model(*model);
-  return Tokenizer(std::move(model));
+  return base::only_errors([&]() -> Tokenizer {
+    std::unique_ptr<Model> model = tokenizer::load_gguf(vocabulary);
+    tokenizer::finish_model(*model);
+    return Tokenizer(std::move(model));
+  });
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
-  TokenSink sink;
-  run_encode(*model_, text, options, sink);
-  return std::move(sink.ids);
+  return base::only_errors([&]() -> std::vector<int32_t> {
+    TokenSink sink;
+    run_encode(*model_, text, options, sink);
+    return std::move(sink.ids);
+  });
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOptions& options,
                                        EncodeReport& report) const {
-  report = EncodeReport();
-  TokenSink sink;
-  sink.report = &report;
-  run_encode(*model_, text, options, sink);
-  return std::move(sink.ids);
+  return base::only_errors([&]() -> std::vector<int32_t> {
+    report = EncodeReport();
+    TokenSink sink;
+    sink.report = &report;
+    run_encode(*model_, text, options, sink);
+    return std::move(sink.ids);
+  });
 }
 
 ControlTokenScan Tokenizer::scan_control_tokens(std::string_view text) const {
-  ControlTokenScan scan;
-  if (model_->split_special_tokens) return scan;
-  std::string valid;
-  if (base::find_invalid_utf8(text) != text.size()) {
-    valid = text;
-    for (size_t at = 0; (at += base::find_invalid_utf8(text.substr(at))) < text.size(); ++at) valid[at] = ' ';
-    text = valid;
-  }
-  scan.found = find_control_tokens(*model_, text);
-  const auto add_character = [&](size_t begin) {
-    scan.first_characters.push_back({begin, begin + tokenizer::utf8_length(text[begin])});
-  };
-  if (model_->normalizer != nullptr && model_->added.has_normalized_special()) {
-    // What the normalizer makes of the text, and of its neighbours, can begin anywhere.
-    for (size_t at = 0; at < text.size(); at += tokenizer::utf8_length(text[at])) add_character(at);
-  } else {
-    for (const size_t begin : model_->added.find_special_beginnings(text)) add_character(begin);
-  }
-  return scan;
+  return base::only_errors([&]() -> ControlTokenScan {
+    ControlTokenScan scan;
+    if (model_->split_special_tokens) return scan;
+    std::string valid;
+    if (base::find_invalid_utf8(text) != text.size()) {
+      valid = text;
+      for (size_t at = 0; (at += base::find_invalid_utf8(text.substr(at))) < text.size(); ++at) valid[at] = ' ';
+      text = valid;
+    }
+    scan.found = find_control_tokens(*model_, text);
+    const auto add_character = [&](size_t begin) {
+      scan.first_characters.push_back({begin, begin + tokenizer::utf8_length(text[begin])});
+    };
+    if (model_->normalizer != nullptr && model_->added.has_normalized_special()) {
+      // What the normalizer makes of the text, and of its neighbours, can begin anywhere.
+      for (size_t at = 0; at < text.size(); at += tokenizer::utf8_length(text[at])) add_character(at);
+    } else {
+      for (const size_t begin : model_->added.find_special_beginnings(text)) add_character(begin);
+    }
+    return scan;
+  });
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, SpecialTokens special_tokens, Cleanup cleanup) const {
-  if (model_->decoder.is_byte_level() && (cleanup == Cleanup::Off || !model_->clean_up_tokenization_spaces)) {
-    return decode_bytes(*model_, ids, special_tokens);
-  }
-  tokenizer::StreamState state(*model_, special_tokens, cleanup);
-  std::string out;
-  for (const int32_t id : ids) state.push(id, out);
-  state.finish(out);
-  return out;
+  return base::only_errors([&]() -> std::string {
+    if (model_->decoder.is_byte_level() && (cleanup == Cleanup::Off || !model_->clean_up_tokenization_spaces)) {
+      return decode_bytes(*model_, ids, special_tokens);
+    }
+    tokenizer::StreamState state(*model_, special_tokens, cleanup);
+    std::string out;
+    for (const int32_t id : ids) state.push(id, out);
+    state.finish(out);
+    return out;
+  });
 }
 
 std::string_view Tokenizer::piece(int32_t id) const {
@@ -374,26 +388,33 @@ const std::vector<std::string>& Tokenizer::additional_special_tokens() const noe
 }
 
 std::string Tokenizer::special_token(std::string_view name) const {
-  const auto it = model_->special_tokens.find(std::string(name));
-  return it == model_->special_tokens.end() ? std::string() : it->second;
+  return base::only_errors([&]() -> std::string {
+    const auto it = model_->special_tokens.find(std::string(name));
+    return it == model_->special_tokens.end() ? std::string() : it->second;
+  });
 }
 
 DecodeStream::DecodeStream(const Tokenizer& tokenizer, SpecialTokens special_tokens, Cleanup cleanup)
-    : state_(std::make_unique<tokenizer::StreamState>(*tokenizer.model_, special_tokens, cleanup)) {}
+    : state_(base::only_errors(
+          [&] { return std::make_unique<tokenizer::StreamState>(*tokenizer.model_, special_tokens, cleanup); })) {}
 DecodeStream::DecodeStream(DecodeStream&&) noexcept = default;
 DecodeStream& DecodeStream::operator=(DecodeStream&&) noexcept = default;
 DecodeStream::~DecodeStream() = default;
 
 std::string DecodeStream::push(int32_t id) {
-  std::string out;
-  state_->push(id, out);
-  return out;
+  return base::only_errors([&]() -> std::string {
+    std::string out;
+    state_->push(id, out);
+    return out;
+  });
 }
 
 std::string DecodeStream::finish() {
-  std::string out;
-  state_->finish(out);
-  return out;
+  return base::only_errors([&]() -> std::string {
+    std::string out;
+    state_->finish(out);
+    return out;
+  });
 }
 
 }  // namespace kvfork

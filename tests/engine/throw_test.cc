@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "kvfork/batch.h"
 #include "kvfork/context.h"
 #include "kvfork/error.h"
 #include "kvfork/fork.h"
@@ -128,6 +129,34 @@ TEST_F(ThrowTest, TheCallersRoundingModeMovesNoBitAndComesBack) {
     EXPECT_EQ(after, mode);
     EXPECT_EQ(copy_of(found->logits()), copy_of(expected->logits()));
     EXPECT_EQ(found->hash(), expected->hash());
+  }
+}
+
+TEST_F(ThrowTest, TheCallersRoundingModeMovesNoAnswerOfABatch) {
+  const auto context = model_->prefill(ids().first(70));
+  GenerateOptions options{.max_new_tokens = 8, .logprobs = true};
+  options.repetition_penalty = 1.3;
+  options.sampling = {.temperature = 0.9, .seed = 5};
+  const std::vector<BatchRequest> requests(
+      2, {.request = Request::unchecked({ids_.begin(), ids_.begin() + 80}, 70), .options = options});
+  const auto answers = [&] {
+    std::vector<Generation> all(requests.size());
+    answer_all(*context, requests, {},
+               {.on_answer = [&](size_t index, const BatchAnswer& answer) { all[index] = answer.generation; }});
+    return all;
+  };
+  const auto expected = answers();
+  const double of_first = log_probability(context->logits(), 3);
+  for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
+    std::fesetround(mode);
+    const auto found = answers();
+    const double of_first_found = log_probability(context->logits(), 3);
+    std::fesetround(FE_TONEAREST);
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(found[i].ids, expected[i].ids);
+      EXPECT_EQ(found[i].logprobs, expected[i].logprobs);
+    }
+    EXPECT_EQ(of_first_found, of_first);
   }
 }
 

@@ -13,7 +13,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <semaphore>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "kvfork/batch.h"
@@ -23,6 +25,7 @@
 #include "kvfork/generate.h"
 #include "kvfork/identity.h"
 #include "kvfork/model.h"
+#include "kvfork/text.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
 
@@ -256,6 +259,54 @@ TEST_P(FailingCalls, Identity) {
     const auto model = lib([&] { return Model::open(model_path_, {.n_threads = 2}); });
     const Identity identity = lib([&]() -> const Identity& { return model->identity(); });
     return {identity.weights, identity.kernel_bits};
+  });
+}
+
+// The caller of a generation leaves in the middle of a guess while another thread has the only scratch.
+TEST_P(FailingCalls, AGuessIsTakenBackWithoutMemory) {
+  const auto model =
+      Model::open(std::string(KVFORK_SOURCE_DIR) + "/tests/golden/families/qwen3_5-5", {.n_threads = 1});
+  const std::vector<int32_t> ids(60, 7);
+  struct Left {};
+  for (size_t n_last = 2; n_last < 40; ++n_last) {
+    std::binary_semaphore has_scratch{0}, may_end{0};
+    std::jthread other;
+    Fork fork = model->start();
+    fork.append(ids);
+    std::optional<Fault> fault;
+    size_t n_tokens = 0;
+    const auto leave = [&](int32_t) -> bool {
+      if (++n_tokens < n_last) return true;
+      const test::InLibrary outside(false);
+      other = std::jthread([&] {
+        model->prefill(ids, [&](size_t) {
+          has_scratch.release();
+          may_end.acquire();
+        });
+      });
+      has_scratch.acquire();
+      fault.emplace(GetParam(), 0);
+      throw Left();
+    };
+    EXPECT_THROW(lib([&] { generate(fork, {.max_new_tokens = 50, .speculation = Speculation::Lookup}, leave); }),
+                 Left);
+    EXPECT_FALSE(fault->has_struck());
+    fault.reset();
+    may_end.release();
+    other.join();
+    EXPECT_EQ(bits_of(fork.logits()), bits_of(model->prefill(fork.own_ids())->logits()));
+  }
+}
+
+TEST_P(FailingCalls, Tokenizing) {
+  const std::string folder = std::string(KVFORK_SOURCE_DIR) + "/tests/golden/checkpoints/qwen2-bf16-tied";
+  const auto text = Text::open(folder);
+  sweep([&]() -> Result {
+    const auto ids = lib([&] { return text->tokenizer().encode("Some text of words, twice: text"); });
+    DecodeStream stream = lib([&] { return DecodeStream(text->tokenizer(), SpecialTokens::Skip); });
+    Result result = {lib([&] { return text->tokenizer().decode(ids, SpecialTokens::Keep); }), ""};
+    for (const int32_t id : ids) result.back() += lib([&] { return stream.push(id); });
+    return result;
   });
 }
 
