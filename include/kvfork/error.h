@@ -1,7 +1,11 @@
-// The one exception type of kvfork.
+// The one exception type that kvfork throws.
 //
-// Thrown only while loading, parsing, rendering, downloading and validating a request. The message reads
-// "SUBJECT: what was expected, what was found; hint", with a path or byte position where one is known.
+// The message reads "SUBJECT: what was expected, what was found; hint", with a path or byte position where one is
+// known. Where memory is refused or a size cannot be, the library throws an Error too (Limit), and so it does where
+// the operating system refuses a thread or a file (Io).
+// What a caller's own function (a callback) throws passes through a call unchanged. Three types are exceptions,
+// since they cannot be told from the library's own failures: std::bad_alloc and std::length_error arrive as
+// Error{Limit}, std::system_error as Error{Io}.
 // Thread rule: values, safe to copy and rethrow across threads.
 #pragma once
 

@@ -33,7 +33,7 @@ class Text {
   Tokenizer tokenizer_;
   ChatTemplate chat_template_;
   std::string path_;
-  mutable std::once_flag fingerprint_once_;
+  mutable std::mutex fingerprint_mutex_;
   mutable std::string fingerprint_;
 };
 

@@ -193,7 +193,8 @@ const GenerationDefaults& Model::generation_defaults() const noexcept {
 
 const std::shared_ptr<const Text>& Model::shared_text() const {
   return base::only_errors([&]() -> const std::shared_ptr<const Text>& {
-    std::call_once(state_->text_once, [this] { state_->text = Text::open(state_->info.path); });
+    const std::lock_guard lock(state_->text_mutex);
+    if (state_->text == nullptr) state_->text = Text::open(state_->info.path);
     return state_->text;
   });
 }

@@ -68,10 +68,11 @@ struct ModelState {
   ModelInfo info;
   GenerationDefaults defaults;
 
-  mutable std::once_flag text_once;
+  // Made when first asked for. A failed attempt leaves nothing, and the next call tries again.
+  mutable std::mutex text_mutex;
   mutable std::shared_ptr<const Text> text;
-  mutable std::once_flag identity_once;
-  mutable Identity identity;
+  mutable std::mutex identity_mutex;
+  mutable std::optional<Identity> identity;
 };
 
 }  // namespace kvfork::engine

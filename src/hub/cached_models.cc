@@ -50,34 +50,38 @@ fs::path folder_of(const std::string& repo_id) {
 }  // namespace
 
 std::vector<CachedModel> list_cached_models() {
-  std::vector<CachedModel> models;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(hub::Settings::from_environment().cache, error)) {
-    const std::string name = entry.path().filename().string();
-    std::error_code ignored;
-    if (!name.starts_with(kPrefix) || !entry.is_directory(ignored)) continue;
-    CachedModel model{.repo_id = repo_id_of(name), .folder = entry.path().string()};
-    for (const auto& snapshot : fs::directory_iterator(entry.path() / "snapshots", ignored))
-      model.commits.push_back(snapshot.path().filename().string());
-    measure(entry.path(), model);
-    models.push_back(std::move(model));
-  }
-  std::ranges::sort(models, {}, &CachedModel::repo_id);
-  return models;
+  return base::only_errors([&]() -> std::vector<CachedModel> {
+    std::vector<CachedModel> models;
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(hub::Settings::from_environment().cache, error)) {
+      const std::string name = entry.path().filename().string();
+      std::error_code ignored;
+      if (!name.starts_with(kPrefix) || !entry.is_directory(ignored)) continue;
+      CachedModel model{.repo_id = repo_id_of(name), .folder = entry.path().string()};
+      for (const auto& snapshot : fs::directory_iterator(entry.path() / "snapshots", ignored))
+        model.commits.push_back(snapshot.path().filename().string());
+      measure(entry.path(), model);
+      models.push_back(std::move(model));
+    }
+    std::ranges::sort(models, {}, &CachedModel::repo_id);
+    return models;
+  });
 }
 
 uint64_t remove_cached_model(const std::string& repo_id) {
-  const fs::path folder = folder_of(repo_id);
-  std::error_code error;
-  if (!fs::is_directory(folder, error))
-    base::fail(ErrorCode::NotFound, "{}: expected this model in the cache, found no folder {}", repo_id,
-               folder.string());
-  CachedModel model;
-  measure(folder, model);
-  fs::remove_all(folder, error);
-  if (error) base::fail(ErrorCode::Io, "{}: cannot remove: {}", folder.string(), error.message());
-  fs::remove_all(folder.parent_path() / ".locks" / folder.filename(), error);
-  return model.bytes;
+  return base::only_errors([&]() -> uint64_t {
+    const fs::path folder = folder_of(repo_id);
+    std::error_code error;
+    if (!fs::is_directory(folder, error))
+      base::fail(ErrorCode::NotFound, "{}: expected this model in the cache, found no folder {}", repo_id,
+                 folder.string());
+    CachedModel model;
+    measure(folder, model);
+    fs::remove_all(folder, error);
+    if (error) base::fail(ErrorCode::Io, "{}: cannot remove: {}", folder.string(), error.message());
+    fs::remove_all(folder.parent_path() / ".locks" / folder.filename(), error);
+    return model.bytes;
+  });
 }
 
 }  // namespace kvfork

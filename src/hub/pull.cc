@@ -331,24 +331,28 @@ std::string without_token(std::string text, const std::optional<std::string>& to
 }  // namespace hub
 
 Snapshot pull(const HubRef& ref, const PullOptions& options) {
-  if (!hub::is_valid_repo_id(ref.repo_id) || !hub::stays_inside(ref.revision)) {
-    base::fail(ErrorCode::InvalidArgument, "Hub id: expected ORG/NAME or ORG/NAME@REVISION, found '{}@{}'",
-               ref.repo_id, ref.revision);
-  }
-  if (options.gguf_file && !hub::stays_inside(*options.gguf_file)) {
-    base::fail(ErrorCode::InvalidArgument, "--gguf: expected a file inside the repository, found '{}'",
-               *options.gguf_file);
-  }
-  const hub::Settings settings = hub::Settings::from_environment();
-  PullOptions clean = options;
-  if (options.on_notice) {
-    clean.on_notice = [&](const std::string& text) { options.on_notice(hub::without_token(text, settings.token)); };
-  }
-  try {
-    return hub::Pull(ref, clean, settings).run();
-  } catch (const Error& error) {
-    throw Error(error.code(), hub::without_token(error.what(), settings.token));
-  }
+  return base::only_errors([&]() -> Snapshot {
+    if (!hub::is_valid_repo_id(ref.repo_id) || !hub::stays_inside(ref.revision)) {
+      base::fail(ErrorCode::InvalidArgument, "Hub id: expected ORG/NAME or ORG/NAME@REVISION, found '{}@{}'",
+                 ref.repo_id, ref.revision);
+    }
+    if (options.gguf_file && !hub::stays_inside(*options.gguf_file)) {
+      base::fail(ErrorCode::InvalidArgument, "--gguf: expected a file inside the repository, found '{}'",
+                 *options.gguf_file);
+    }
+    const hub::Settings settings = hub::Settings::from_environment();
+    PullOptions clean = options;
+    if (options.on_notice) {
+      clean.on_notice = [&](const std::string& text) {
+        options.on_notice(hub::without_token(text, settings.token));
+      };
+    }
+    try {
+      return hub::Pull(ref, clean, settings).run();
+    } catch (const Error& error) {
+      throw Error(error.code(), hub::without_token(error.what(), settings.token));
+    }
+  });
 }
 
 }  // namespace kvfork

@@ -10,30 +10,37 @@
 namespace kvfork {
 
 AnswerStream::AnswerStream(const Tokenizer& tokenizer, std::span<const std::string> stop)
-    : stream_(tokenizer, SpecialTokens::Skip), stop_(stop.begin(), stop.end()) {
-  for (const std::string& text : stop_) {
-    if (text.empty()) base::fail(ErrorCode::InvalidArgument, "stop: expected text, found an empty string");
-    longest_stop_ = std::max(longest_stop_, text.size());
-    const auto id = tokenizer.find_id(text);
-    if (id && tokenizer.is_special(*id)) stop_ids_.push_back(*id);
-  }
+    : stream_(tokenizer, SpecialTokens::Skip) {
+  base::only_errors([&] {
+    stop_.assign(stop.begin(), stop.end());
+    for (const std::string& text : stop_) {
+      if (text.empty()) base::fail(ErrorCode::InvalidArgument, "stop: expected text, found an empty string");
+      longest_stop_ = std::max(longest_stop_, text.size());
+      const auto id = tokenizer.find_id(text);
+      if (id && tokenizer.is_special(*id)) stop_ids_.push_back(*id);
+    }
+  });
 }
 
 std::string AnswerStream::push(int32_t id) {
-  if (stopped_) return {};
-  if (std::find(stop_ids_.begin(), stop_ids_.end(), id) != stop_ids_.end()) {
-    const std::string rest = finish();
-    stopped_ = true;
-    return rest;
-  }
-  return take(stream_.push(id));
+  return base::only_errors([&]() -> std::string {
+    if (stopped_) return {};
+    if (std::find(stop_ids_.begin(), stop_ids_.end(), id) != stop_ids_.end()) {
+      std::string rest = finish();
+      stopped_ = true;
+      return rest;
+    }
+    return take(stream_.push(id));
+  });
 }
 
 std::string AnswerStream::finish() {
-  if (stopped_) return {};
-  std::string text = take(stream_.finish());
-  if (!stopped_) text += std::exchange(held_, {});
-  return text;
+  return base::only_errors([&]() -> std::string {
+    if (stopped_) return {};
+    std::string text = take(stream_.finish());
+    if (!stopped_) text += std::exchange(held_, {});
+    return text;
+  });
 }
 
 // Adds text to what is held, and gives out what no stop string can reach any more.
@@ -61,10 +68,12 @@ size_t AnswerStream::longest_possible_start() const {
 
 std::string answer_text(const Tokenizer& tokenizer, std::span<const int32_t> ids,
                         std::span<const std::string> stop) {
-  AnswerStream stream(tokenizer, stop);
-  std::string text;
-  for (const int32_t id : ids) text += stream.push(id);
-  return text + stream.finish();
+  return base::only_errors([&] {
+    AnswerStream stream(tokenizer, stop);
+    std::string text;
+    for (const int32_t id : ids) text += stream.push(id);
+    return text + stream.finish();
+  });
 }
 
 }  // namespace kvfork

@@ -67,12 +67,12 @@ size_t count_cached(std::span<const int32_t> context_ids, std::span<const int32_
 
 size_t count_cached_tokens(std::span<const int32_t> context_ids, std::span<const int32_t> request_ids,
                            BoundaryMode mode, const Tokenizer& tokenizer) {
-  return count_cached(context_ids, request_ids, mode, &tokenizer);
+  return base::only_errors([&] { return count_cached(context_ids, request_ids, mode, &tokenizer); });
 }
 
 size_t count_cached_tokens(std::span<const int32_t> context_ids, std::span<const int32_t> request_ids,
                            BoundaryMode mode) {
-  return count_cached(context_ids, request_ids, mode, nullptr);
+  return base::only_errors([&] { return count_cached(context_ids, request_ids, mode, nullptr); });
 }
 
 void expect_prefix(std::span<const int32_t> context_ids, std::span<const int32_t> request_ids, size_t n_cached) {

@@ -32,14 +32,15 @@ class Entry {
   const std::string& source() const noexcept { return source_; }
 
   const jinja::Template& parsed() const {
-    std::call_once(once_, [&] { template_.emplace(jinja::Template::parse(source_, subject_)); });
+    const std::lock_guard lock(mutex_);
+    if (!template_) template_.emplace(jinja::Template::parse(source_, subject_));
     return *template_;
   }
 
  private:
   std::string subject_;
   std::string source_;
-  mutable std::once_flag once_;
+  mutable std::mutex mutex_;
   mutable std::optional<jinja::Template> template_;
 };
 

@@ -56,17 +56,19 @@ const char* boundary_mode_name(BoundaryMode mode) noexcept {
 }
 
 std::shared_ptr<const ContextOrigin> Prompter::make_origin(BoundaryMode mode, const Prompt& context) const {
-  auto origin = std::make_shared<ContextOrigin>();
-  origin->fixed = fixed_;
-  origin->boundary = mode;
-  origin->text = context.text;
-  origin->tokenizer = text_->tokenizer_fingerprint();
-  if (!reads_clock()) origin->fixed.now.reset();
-  if (fixed_.raw_text) return origin;
-  const std::string source = prompt::chosen_source(template_, fixed_);
-  if (source != prompt::chosen_source(text_->chat_template(), fixed_)) origin->template_source = source;
-  origin->chat_template = prompt::fingerprint_template(source, text_->chat_template());
-  return origin;
+  return base::only_errors([&]() -> std::shared_ptr<const ContextOrigin> {
+    auto origin = std::make_shared<ContextOrigin>();
+    origin->fixed = fixed_;
+    origin->boundary = mode;
+    origin->text = context.text;
+    origin->tokenizer = text_->tokenizer_fingerprint();
+    if (!reads_clock()) origin->fixed.now.reset();
+    if (fixed_.raw_text) return origin;
+    const std::string source = prompt::chosen_source(template_, fixed_);
+    if (source != prompt::chosen_source(text_->chat_template(), fixed_)) origin->template_source = source;
+    origin->chat_template = prompt::fingerprint_template(source, text_->chat_template());
+    return origin;
+  });
 }
 
 Prompter Prompter::from_origin(std::shared_ptr<const Text> text,
@@ -75,11 +77,13 @@ Prompter Prompter::from_origin(std::shared_ptr<const Text> text,
     base::fail(
         ErrorCode::InvalidArgument,
         "context: it was made from token ids alone, so no request can be rendered for it; fork it and append ids");
-  expect_same("tokenizer", text->tokenizer_fingerprint(), origin->tokenizer);
-  expect_same("template", prompt::fingerprint_origin_template(*text, *origin), origin->chat_template);
-  ChatTemplate chosen =
-      origin->template_source ? text->chat_template().with_source(*origin->template_source) : text->chat_template();
-  return Prompter(std::move(text), std::move(chosen), origin->fixed);
+  return base::only_errors([&]() -> Prompter {
+    expect_same("tokenizer", text->tokenizer_fingerprint(), origin->tokenizer);
+    expect_same("template", prompt::fingerprint_origin_template(*text, *origin), origin->chat_template);
+    ChatTemplate chosen = origin->template_source ? text->chat_template().with_source(*origin->template_source)
+                                                  : text->chat_template();
+    return Prompter(std::move(text), std::move(chosen), origin->fixed);
+  });
 }
 
 }  // namespace kvfork

@@ -68,9 +68,8 @@ Text::Text(Tokenizer tokenizer, ChatTemplate chat_template, std::string path)
 
 const std::string& Text::tokenizer_fingerprint() const {
   return base::only_errors([&]() -> const std::string& {
-    std::call_once(fingerprint_once_, [this] {
-      if (!path_.empty()) fingerprint_ = prompt::fingerprint_tokenizer(path_);
-    });
+    const std::lock_guard lock(fingerprint_mutex_);
+    if (fingerprint_.empty() && !path_.empty()) fingerprint_ = prompt::fingerprint_tokenizer(path_);
     return fingerprint_;
   });
 }

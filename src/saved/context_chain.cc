@@ -42,69 +42,146 @@ std::vector<fs::path> list_files(const fs::path& directory) {
   return files;
 }
 
+// A child whose parent is being looked for, and what has been tried.
+struct Level {
+  std::shared_ptr<ContextFile> child;
+  bool has_listed = false;              // candidates are those of the whole folder
+  std::vector<std::string> candidates;  // files, the best first
+  size_t next = 0;
+  const char* renamed = "";
+  std::optional<ContextChain> first;  // of the candidates that cannot be used: as far as it went
+};
+
+// Depth first, without recursion: a chain may be longer than a thread's stack is deep.
 class Search {
  public:
-  explicit Search(const AcceptAncestor& accept) : accept_(accept) {}
+  Search(const AcceptAncestor& accept, const std::string& given) : accept_(accept), given_(given) {}
 
-  ContextChain follow(std::shared_ptr<ContextFile> file, const std::string& given, size_t depth) {
-    ContextChain chain{.files = {std::move(file)}, .problem = {}, .problem_file = {}};
-    const ContextFile& child = *chain.files[0];
-    if (child.header().parent_id.empty()) return chain;
-    ContextChain above = given.empty() ? look_beside(child, depth) : open_given(child, given, depth);
-    chain.files.insert(chain.files.end(), above.files.begin(), above.files.end());
-    chain.problem = std::move(above.problem);
-    chain.problem_file = std::move(above.problem_file);
-    return chain;
+  ContextChain run(std::shared_ptr<ContextFile> file) {
+    enter(std::move(file));
+    while (true) {
+      const Level& level = levels_.back();
+      if (level.child->header().parent_id.empty()) return whole_chain();
+      if (level.next < level.candidates.size()) {
+        try_next();
+      } else if (!level.has_listed && !is_given()) {
+        list_folder();
+      } else if (ContextChain chain = leave(); levels_.empty()) {
+        return chain;
+      } else if (!levels_.back().first) {
+        levels_.back().first = std::move(chain);
+      }
+    }
   }
 
  private:
-  ContextChain open_given(const ContextFile& child, const std::string& given, size_t depth) {
+  // Whether the parent of the last level's child was named by the caller.
+  bool is_given() const { return levels_.size() == 1 && !given_.empty(); }
+
+  void enter(std::shared_ptr<ContextFile> child) {
+    Level& level = levels_.emplace_back(Level{.child = std::move(child)});
+    const std::string name = parent_name(*level.child);
+    if (is_given())
+      level.candidates.push_back(given_);
+    else if (!name.empty())
+      level.candidates.push_back((directory_of(*level.child) / name).string());
+  }
+
+  ContextChain whole_chain() {
+    ContextChain chain{.files = {}, .problem = {}, .problem_file = {}};
+    for (Level& level : levels_) chain.files.push_back(std::move(level.child));
+    return chain;
+  }
+
+  // Opens the last level's next candidate, which becomes a level if it can be the child's parent.
+  void try_next() {
+    Level& level = levels_.back();
+    const std::string path = level.candidates[level.next++];
+    const std::string& id = level.child->header().parent_id;
+    std::shared_ptr<ContextFile> file;
     try {
-      const auto file = ContextFile::open(given);
-      if (file->header().id != child.header().parent_id)
-        base::fail(ErrorCode::InvalidArgument, "{}: parent: expected the id {}, found {} in {}", child.path(),
-                   child.header().parent_id, file->header().id, given);
-      return take(child, file, depth);
+      file = ContextFile::open(path);
+      if (file->header().id != id) {
+        if (is_given())
+          base::fail(ErrorCode::InvalidArgument, "{}: parent: expected the id {}, found {} in {}",
+                     level.child->path(), id, file->header().id, path);
+        if (!level.has_listed) level.renamed = ", which is another context now";
+        return;
+      }
     } catch (const Error& error) {
-      return broken(error, error.code() == ErrorCode::NotFound ? "" : given);
+      if (is_given() && error.code() == ErrorCode::NotFound) return keep_first(broken(error));
+      if (is_given() || (!level.has_listed && error.code() != ErrorCode::NotFound)) keep_first(broken(error, path));
+      return;
+    }
+    try {
+      expect_usable(*level.child, *file);
+    } catch (const Error& error) {
+      return keep_first(broken(error, file->path()));
+    }
+    enter(std::move(file));
+  }
+
+  // A file that failed fails again, and one that is being looked at is no ancestor of itself.
+  void expect_usable(const ContextFile& child, const ContextFile& file) {
+    const std::string& path = file.path();
+    if (levels_.size() > kMaxNesting)
+      base::fail(ErrorCode::Limit, "{}: expected at most {} parents", path, kMaxNesting);
+    if (!tried_.insert(path).second)
+      base::fail(ErrorCode::Corrupt, "{}: it was tried already, and cannot be used", path);
+    expect_continued(child, file);
+    accept_(file);
+  }
+
+  void keep_first(ContextChain chain) {
+    if (!levels_.back().first) levels_.back().first = std::move(chain);
+  }
+
+  void list_folder() {
+    Level& level = levels_.back();
+    level.has_listed = true;
+    level.candidates.clear();
+    level.next = 0;
+    const std::string name = parent_name(*level.child);
+    for (const fs::path& path : files_with_id(directory_of(*level.child), level.child->header().parent_id)) {
+      if (path.filename() != name) level.candidates.push_back(path.string());
     }
   }
 
-  ContextChain look_beside(const ContextFile& child, size_t depth) {
+  // The last level's child has no parent that can be used: it and what was found of one.
+  ContextChain leave() {
+    const bool given = is_given();
+    Level level = std::move(levels_.back());
+    levels_.pop_back();
+    ContextChain above = level.first && given ? std::move(*level.first) : report(level);
+    above.files.insert(above.files.begin(), std::move(level.child));
+    return above;
+  }
+
+  // A problem further up says itself which file it is about.
+  ContextChain report(Level& level) const {
+    const ContextFile& child = *level.child;
     const std::string& id = child.header().parent_id;
-    const fs::path directory = fs::absolute(child.path()).parent_path();
-    // A name, not a path: a file must not send the reader elsewhere.
-    const fs::path name = fs::path(child.header().parent_file).filename();
-    std::optional<ContextChain> first;  // of those that cannot be used
-    const char* renamed = "";
-    if (!name.empty()) {
-      try {
-        const auto file = ContextFile::open(directory / name);
-        if (file->header().id == id) {
-          ContextChain chain = take(child, file, depth);
-          if (!chain.problem) return chain;
-          first = std::move(chain);
-        } else {
-          renamed = ", which is another context now";
-        }
-      } catch (const Error& error) {
-        if (error.code() != ErrorCode::NotFound) first = broken(error, (directory / name).string());
-      }
+    const char* hint = levels_.empty() ? "; give it with --parent" : "";
+    if (!level.first) {
+      const std::string name = parent_name(child);
+      return broken(
+          Error(ErrorCode::InvalidArgument,
+                fmt::format("{}: parent: expected a context file with the id {} beside it{}{}, found none{}",
+                            child.path(), id, name.empty() ? "" : ", once called " + name, level.renamed, hint)));
     }
-    for (const fs::path& path : files_with_id(directory, id)) {
-      if (path.filename() == name) continue;
-      const auto file = open_with_id(path, id);
-      if (file == nullptr) continue;
-      ContextChain chain = take(child, file, depth);
-      if (!chain.problem) return chain;
-      if (!first) first = std::move(chain);
-    }
-    if (first) return report(child, std::move(*first), depth);
-    const std::string called = name.empty() ? "" : fmt::format(", once called {}", name.string());
-    return broken(
-        Error(ErrorCode::InvalidArgument,
-              fmt::format("{}: parent: expected a context file with the id {} beside it{}{}, found none{}",
-                          child.path(), id, called, renamed, hint(depth))));
+    ContextChain chain = std::move(*level.first);
+    if (!chain.files.empty()) return chain;
+    chain.problem =
+        Error(chain.problem->code(),
+              fmt::format("{}: parent: {}; expected another file with the id {} beside it, found none{}",
+                          child.path(), chain.problem->what(), id, hint));
+    return chain;
+  }
+
+  static fs::path directory_of(const ContextFile& child) { return fs::absolute(child.path()).parent_path(); }
+  // A name, not a path: a file must not send the reader elsewhere.
+  static std::string parent_name(const ContextFile& child) {
+    return fs::path(child.header().parent_file).filename().string();
   }
 
   using FilesById = std::map<std::string, std::vector<fs::path>>;
@@ -125,49 +202,9 @@ class Search {
     return found == files.end() ? std::vector<fs::path>() : found->second;
   }
 
-  // The file if it is a saved context with this id, as far as its header says.
-  static std::shared_ptr<ContextFile> open_with_id(const fs::path& path, const std::string& id) {
-    try {
-      auto file = ContextFile::open(path);
-      return file->header().id == id ? file : nullptr;
-    } catch (const Error&) {
-      return nullptr;
-    }
-  }
-
-  // A file that failed fails again, and one that is being looked at is no ancestor of itself.
-  ContextChain take(const ContextFile& child, const std::shared_ptr<ContextFile>& file, size_t depth) {
-    const std::string& path = file->path();
-    if (depth == kMaxNesting)
-      return broken(Error(ErrorCode::Limit, fmt::format("{}: expected at most {} parents", path, kMaxNesting)),
-                    path);
-    if (!tried_.insert(path).second)
-      return broken(Error(ErrorCode::Corrupt, fmt::format("{}: it was tried already, and cannot be used", path)),
-                    path);
-    try {
-      expect_continued(child, *file);
-      accept_(*file);
-    } catch (const Error& error) {
-      return broken(error, path);
-    }
-    ContextChain chain = follow(file, "", depth + 1);
-    if (!chain.problem) tried_.erase(path);
-    return chain;
-  }
-
-  // A problem further up says itself which file it is about.
-  static ContextChain report(const ContextFile& child, ContextChain chain, size_t depth) {
-    if (!chain.files.empty()) return chain;
-    chain.problem =
-        Error(chain.problem->code(),
-              fmt::format("{}: parent: {}; expected another file with the id {} beside it, found none{}",
-                          child.path(), chain.problem->what(), child.header().parent_id, hint(depth)));
-    return chain;
-  }
-
-  static const char* hint(size_t depth) { return depth == 0 ? "; give it with --parent" : ""; }
-
   const AcceptAncestor& accept_;
+  const std::string& given_;
+  std::vector<Level> levels_;  // from the child on, each the parent of the one before
   std::set<std::string> tried_;
   std::map<fs::path, FilesById> folders_;
 };
@@ -176,7 +213,7 @@ class Search {
 
 ContextChain find_ancestors(std::shared_ptr<ContextFile> file, const std::string& parent,
                             const AcceptAncestor& accept) {
-  return Search(accept).follow(std::move(file), parent, 0);
+  return Search(accept, parent).run(std::move(file));
 }
 
 }  // namespace kvfork::saved

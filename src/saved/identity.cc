@@ -86,11 +86,12 @@ namespace kvfork {
 
 const Identity& Model::identity() const {
   return base::only_errors([&]() -> const Identity& {
-    std::call_once(state_->identity_once, [this] {
+    const std::lock_guard lock(state_->identity_mutex);
+    if (!state_->identity) {
       state_->expect_unchanged_weights();
       state_->identity = saved::make_identity(*state_);
-    });
-    return state_->identity;
+    }
+    return *state_->identity;
   });
 }
 

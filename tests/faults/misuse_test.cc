@@ -225,5 +225,30 @@ TEST_F(Misuse, SmallStacksSuffice) {
   }
 }
 
+// Each level of recursion would take some hundred bytes.
+TEST_F(Misuse, ALongChainOfFilesOpensOnASmallStack) {
+  constexpr size_t kDepth = 300;
+  const auto model = open();
+  auto context = model->prefill(part(0, 70));
+  for (size_t i = 0; i < kDepth; ++i) {
+    if (i > 0) {
+      Fork fork = context->fork_unchecked();
+      fork.append(part(i, 1));
+      context = std::move(fork).seal();
+    }
+    context->save(file("chain" + std::to_string(i)));
+    context = model->open_context(file("chain" + std::to_string(i)), {.check_parents = false});
+  }
+  // The parent of the last one is found by its id alone, and so is that of the one in the middle.
+  fs::rename(file("chain" + std::to_string(kDepth - 2)), file("renamed"));
+  fs::rename(file("chain" + std::to_string(kDepth / 2)), file("renamed too"));
+  OnSmallStack([&] {
+    EXPECT_EQ(model->open_context(file("chain" + std::to_string(kDepth - 1)))->hash(), context->hash());
+    fs::remove(file("chain3"));
+    EXPECT_EQ(code_of([&] { (void)model->open_context(file("chain" + std::to_string(kDepth - 1))); }),
+              ErrorCode::InvalidArgument);
+  });
+}
+
 }  // namespace
 }  // namespace kvfork
