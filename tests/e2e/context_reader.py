@@ -106,6 +106,18 @@ class SavedContext:
         return position // 64 - int(self.metadata["first_block"]), position % 64
 
 
+def with_metadata(data, key, value):
+    """The bytes of a saved context whose metadata say something else, with checksums that fit."""
+    start = 8 + struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:start])
+    header["__metadata__"][key] = value
+    text = json.dumps(header, ensure_ascii=False).encode().ljust(start - 8)
+    expect(len(text) == start - 8, "room for the header")
+    begin, end = (start + offset for offset in header["checksums"]["data_offsets"])
+    sums = struct.pack("<Q", checksum(data[:8] + text)) + data[begin + 8:end - 8]
+    return data[:8] + text + data[start:begin] + sums + struct.pack("<Q", checksum(sums)) + data[end:]
+
+
 def weights_fingerprint(paths):
     """As the metadata's `weights`, for safetensors files in the order of their names."""
     joined = ""

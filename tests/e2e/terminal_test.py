@@ -6,6 +6,7 @@ import signal
 import time
 
 import cli
+import context_reader
 from screen import Terminal
 from tiny_checkpoint import write_checkpoint
 
@@ -63,6 +64,18 @@ class Screen(cli.CliTest):
                     self.assertNotIn(bad, done.stdout + done.stderr)
                 if more:
                     self.assertEqual(json.loads(done.stdout)["architecture"], text)  # the same text for a program
+
+    def test_reports_make_saved_contexts_visible(self):
+        saved = self.folder / "visible.kv"
+        self.start("save", "--model", self.model, "--context", CONTEXT, "--out", saved)
+        sound = saved.read_bytes()
+        for key in ("kvfork_version", "id", "revision", "architecture", "kernel_set", "parent_id", "parent_file"):
+            saved.write_bytes(context_reader.with_metadata(sound, key, "A\x1b[2J\u009b2J\u202eB\x07"))
+            for command in (("inspect", saved), ("inspect", "--json", saved), ("list", self.folder),
+                            ("ask", "--model", self.model, "--load", saved, "--prompt", "hello")):
+                done = self.start(*command)
+                for bad in (b"\x1b", b"\x07", "\u009b".encode(), "\u202e".encode()):
+                    self.assertNotIn(bad, done.stdout + done.stderr, (key, command[0]))
 
     def test_help_fits(self):
         for width in (60, 80, 120):
