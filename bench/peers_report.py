@@ -45,7 +45,17 @@ class Report:
 
     def probe(self, row, field):
         """The best of the rounds: others on the machine can only lower it."""
-        return max((probe[field] for probe in self.probes.get(row, [])), default=None)
+        return max((probe[field] for probe in self.probes.get(row, []) if field in probe), default=None)
+
+    def peak(self, row, engine):
+        """Operations per second that never leave registers, of the instructions that the engine's products use, and their name.
+        On tiles a float32 activation is three bfloat16 numbers."""
+        rounds = "bfloat16" in engine
+        if tiles := self.probe(row, "tile_flops_per_s"):
+            return (tiles, "tile") if rounds else (tiles / 3, "three-term tile")
+        if rounds and (pairs := self.probe(row, "pair_flops_per_s")):
+            return pairs, "pair"
+        return self.probe(row, "fma_flops_per_s"), "fma"
 
     def of_floor(self, row, engine, shape):
         """(fraction of the floor that is reached, what binds): the least time that bytes and operations take, over the time."""
@@ -54,9 +64,10 @@ class Report:
             return None
         kv = 2 * shape.layers * KV_VALUE_BYTES[engine.split()[1]] * 128
         reading = row.bytes(shape, kv) / self.probe(row.name, "read_bytes_per_s")
-        computing = row.flops(shape) / self.probe(row.name, "fma_flops_per_s")
+        peak, instruction = self.peak(row.name, engine)
+        computing = row.flops(shape) / peak
         seconds = row.per / max(best) if row.higher_is_better else min(best) / 1e3
-        return max(reading, computing) / seconds, "read" if reading > computing else "fma"
+        return max(reading, computing) / seconds, "read" if reading > computing else instruction
 
     def kvforks(self):
         return [engine for engine in self.engines if engine.startswith("kvfork")]
@@ -88,14 +99,21 @@ def number(value):
     return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
 
 
+def peaks(report, name):
+    """What the machine computes per second in each kind of instruction that it has, at best in the row's rounds."""
+    kinds = {"FMA": "fma_flops_per_s", "pairs": "pair_flops_per_s", "tiles": "tile_flops_per_s",
+             "tiles on one thread": "tile_flops_per_s_one_thread"}
+    found = {kind: report.probe(name, field) for kind, field in kinds.items()}
+    return ", ".join(f"{value / 1e9:.0f} GFLOP/s ({kind})" for kind, value in found.items() if value)
+
+
 def lines_of(report, name, unit, row, shape):
     load = report.loads.get(name)
     heading = f"{name} ({unit})"
     if load:
         heading += f"; others took {statistics.median(load):.2f} cores (up to {max(load):.2f})"
     if row and report.probes.get(name):
-        heading += (f"; the machine reads {report.probe(name, 'read_bytes_per_s') / 1e9:.1f} GB/s, computes "
-                    f"{report.probe(name, 'fma_flops_per_s') / 1e9:.0f} GFLOP/s")
+        heading += f"; the machine reads {report.probe(name, 'read_bytes_per_s') / 1e9:.1f} GB/s, computes {peaks(report, name)}"
     yield heading
     kvforks = report.kvforks()
     for engine in report.engines:

@@ -14,6 +14,7 @@ CACHE = ROOT / ".cache" / "peers"
 
 OPENVINO = ["openvino-genai==2026.4.1.0", "numpy"]
 EXPORT = ["torch==2.13.0", "optimum-intel[openvino]==2.2.0"]
+TRANSFORMERS = ["torch==2.13.0", "transformers==5.24.0"]
 LLAMA = "llama-cpp-python==0.3.36"
 LLAMA_COMMON = "-DLLAVA_BUILD=OFF -DMTMD_BUILD=OFF -DLLAMA_CURL=OFF"
 LLAMA_BUILDS = {
@@ -30,14 +31,18 @@ def run(command, log, **environment):
         raise peers_process.Failed(f"setup: {' '.join(map(str, command[:6]))} ... failed: {peers_process.last_line(CACHE / log)}")
 
 
+def succeeds(command):
+    return subprocess.run(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL).returncode == 0
+
+
 def environment(name, wants, packages, **variables):
     """The Python of a virtual environment in which `wants` can be imported; `packages` are installed where it cannot."""
     CACHE.mkdir(parents=True, exist_ok=True)
     folder = CACHE / name
     python = folder / "bin" / "python"
-    if not python.exists():
-        run([sys.executable, "-m", "venv", folder], f"{name}.log")
-    if subprocess.run([python, "-c", f"import {wants}"], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL).returncode:
+    if not (python.exists() and succeeds([python, "-m", "pip", "--version"])):
+        run([sys.executable, "-m", "venv", "--clear", folder], f"{name}.log")  # also where making it was interrupted
+    if not succeeds([python, "-c", f"import {wants}"]):
         print(f"installing {' '.join(packages)} into {folder}", file=sys.stderr)
         run([python, "-m", "pip", "install", "--verbose", *packages], f"{name}.log", **variables)
     return python
@@ -71,7 +76,8 @@ def openvino_command(precision, threads):
 
 
 def transformers_command(dtype, threads):
-    return [sys.executable, BENCH / "peers_transformers.py", speed.make_checkpoint(), dtype, str(threads)]
+    python = environment("transformers", "transformers, torch", TRANSFORMERS)
+    return [python, BENCH / "peers_transformers.py", speed.make_checkpoint(), dtype, str(threads)]
 
 
 def llamacpp_command(build, attention, threads):

@@ -192,7 +192,14 @@ class Worker {
     const size_t share = bytes.size() / n_threads;
     const double read = on_all([&](size_t i) { return read_bytes_per_second(data + i * share, share); });
     const double fma = on_all([&](size_t) { return register_flops_per_second(model_->info().kernel_set); });
-    return {{"read_bytes_per_s", read}, {"fma_flops_per_s", fma}, {"clock_hz", clock_hertz()}};
+    Json found = {{"read_bytes_per_s", read}, {"fma_flops_per_s", fma}, {"clock_hz", clock_hertz()}};
+    if (const double pairs = on_all([](size_t) { return pair_flops_per_second(); }); pairs > 0)
+      found["pair_flops_per_s"] = pairs;
+    if (model_->info().kernel_set == "amx") {
+      found["tile_flops_per_s_one_thread"] = tile_flops_per_second();
+      found["tile_flops_per_s"] = on_all([](size_t) { return tile_flops_per_second(); });
+    }
+    return found;
   }
 
   std::string path_;

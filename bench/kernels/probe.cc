@@ -81,6 +81,17 @@ void multiply_add_128() {
   keep(acc);
 }
 
+__attribute__((target("avx512f,avx512bf16"))) void multiply_add_pairs() {
+  __m512 acc[kChains];
+  for (auto& a : acc) a = _mm512_set1_ps(1.0f);
+  const __m512bh x = _mm512_cvtne2ps_pbh(_mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f));
+  for (size_t i = 0; i < kRounds; ++i) {
+#pragma GCC unroll 12
+    for (auto& a : acc) a = _mm512_dpbf16_ps(a, x, x);
+  }
+  keep(acc);
+}
+
 }  // namespace
 
 double read_bytes_per_second(const void* data, size_t bytes) {
@@ -106,6 +117,13 @@ double register_flops_per_second(std::string_view kernel_set) {
     multiply_add_128();
   }
   return static_cast<double>(2 * lanes * kRounds * kChains) / seconds_since(start);
+}
+
+double pair_flops_per_second() {
+  if (!__builtin_cpu_supports("avx512bf16")) return 0;
+  const auto start = Clock::now();
+  multiply_add_pairs();
+  return static_cast<double>(2 * 32 * kRounds * kChains) / seconds_since(start);
 }
 
 double tile_flops_per_second() {

@@ -13,6 +13,9 @@ double read_bytes_per_second(const void* data, size_t bytes);
 /// in the vectors of the named kernel set.
 double register_flops_per_second(std::string_view kernel_set);
 
+/// The same of products of pairs of bfloat16 numbers (vdpbf16ps), or 0 where the processor has none.
+double pair_flops_per_second();
+
 /// The same of products of bfloat16 tiles; only where the set `amx` runs.
 double tile_flops_per_second();
 
