@@ -201,6 +201,30 @@ DELTA_FAULTS = {
 }
 
 
+def mamba_sizes(s, names):
+    """Heads, values of one, groups, keys of one and taps, by a family's names."""
+    return dict(zip(names, (4, s.head_dim // 2 - 1, 2, s.head_dim // 2, 4)))
+
+
+MAMBA_FAULTS = {
+    "oldest tap dropped": tensors("conv1d.weight", drop_first_tap),
+    "convolution without bias": tensors("conv1d.bias", lambda t: t * 0),
+    "other fade": tensors("A_log", lambda t: t + 0.5),
+    "no step bias": tensors("dt_bias", lambda t: t * 0),
+    "own value left out": tensors(r"\.D$", lambda t: t * 0),
+}
+FALCON = {"embedding_multiplier": 3.0, "lm_head_multiplier": 0.4, "key_multiplier": 0.7, "attention_in_multiplier": 1.3,
+          "attention_out_multiplier": 0.6, "ssm_in_multiplier": 1.2, "ssm_out_multiplier": 0.8}
+FALCON_FAULTS = {**{f"no {name}": keys(**{name: 1.0}) for name in FALCON},
+                 "other ssm_multipliers": keys(ssm_multipliers=[1.0] * 5), "other mlp_multipliers": keys(mlp_multipliers=[1.0, 1.0])}
+
+
+def falcon(s, **more):
+    heads, dim, groups, state, width = mamba_sizes(s, range(5)).values()
+    return shape(s, 2, False, mamba_n_heads=heads, mamba_d_ssm=heads * dim, mamba_n_groups=groups, mamba_d_state=state, mamba_d_conv=width,
+                 ssm_multipliers=[0.9, 1.1, 0.8, 1.2, 0.7], mlp_multipliers=[1.4, 0.6], rms_norm_eps=1e-2, rope_theta=1e5, **FALCON) | more
+
+
 SPECS = [
     Spec("llama-llama3", "llama", lambda s: shape(s, 2, False, attention_bias=True, mlp_bias=True, rope_theta=5e5, rope_scaling=llama3(s)),
          {**UNSCALED, **NO_BIAS}, ("4.57.3", "5.24.0"), scaled=True),
@@ -332,6 +356,28 @@ SPECS = [
          lambda s: shape(s, 3, False, **delta(s), num_experts=6, num_experts_per_tok=2, moe_intermediate_size=s.expert, decoder_sparse_step=1,
                          mlp_only_layers=[1], shared_expert_intermediate_size=s.expert + 4),
          {**DELTA_FAULTS, "one expert fewer": keys(num_experts_per_tok=1)}, ("5.24.0",)),
+    Spec("nemotron_h", "nemotron_h",
+         lambda s: {**shape(s, 5, False, **mamba_sizes(s, ("mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel"))),
+                    "layers_block_type": ["linear_attention", "moe", FULL, "mlp", "linear_attention"], "layer_norm_epsilon": 1e-2,
+                    "n_routed_experts": 8, "num_experts_per_tok": 3, "n_group": 4, "topk_group": 2, "routed_scaling_factor": 1.7,
+                    "norm_topk_prob": True, "moe_intermediate_size": s.expert, "moe_shared_expert_intermediate_size": s.expert + 4,
+                    "moe_latent_size": s.head_dim + 2},
+         {**MAMBA_FAULTS, "no correction": tensors("e_score_correction_bias", lambda t: t * 0), "weights not divided": keys(norm_topk_prob=False),
+          "no scaling of experts": keys(routed_scaling_factor=1.0)}, ("5.24.0",)),
+    Spec("nemotron_h-plain", "nemotron_h",
+         lambda s: {**shape(s, 3, False, **mamba_sizes(s, ("mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel"))),
+                    "layers_block_type": ["linear_attention", "moe", FULL], "layer_norm_epsilon": 1e-2, "use_bias": True,
+                    "n_routed_experts": 6, "moe_intermediate_size": s.expert, "moe_shared_expert_intermediate_size": s.expert + 4,
+                    "time_step_min": 0.7},
+         {**MAMBA_FAULTS, **NO_BIAS, "steps without bound": keys(time_step_min=0.0)}, ()),
+    Spec("granite4-hybrid", "granitemoehybrid",
+         lambda s: {**shape(s, 3, True, True, rms_norm_eps=1e-2, layer_types=["mamba", "attention", "mamba"], num_local_experts=4,
+                            num_experts_per_tok=2, shared_intermediate_size=s.expert + 4, mamba_expand=2, mamba_n_heads=4, mamba_n_groups=2,
+                            mamba_d_state=s.head_dim // 2, mamba_d_conv=4, **MULTIPLIERS), "intermediate_size": s.expert},
+         {**MAMBA_FAULTS, **MULTIPLIER_FAULTS, "rotation": keys(position_embedding_type="rope")}, ("5.24.0",)),
+    Spec("falcon_h1", "falcon_h1", lambda s: falcon(s, mamba_rms_norm=False), {**MAMBA_FAULTS, **FALCON_FAULTS}, ("5.24.0",)),
+    Spec("falcon_h1-norm", "falcon_h1", lambda s: falcon(s, mamba_rms_norm=True, time_step_limit=[0.05, 0.6]),
+         {**MAMBA_FAULTS, "norm of gated values": keys(mamba_norm_before_gate=False), "steps without bounds": keys(time_step_limit=None)}, ()),
     Spec("ministral3", "ministral3",
          lambda s: shape(s, 2, False, sliding_window=None, rope_parameters={
              "type": "yarn", "rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "original_max_position_embeddings": s.original, "max_position_embeddings": LIMIT,

@@ -172,6 +172,19 @@ std::string read_activation(const JsonFields& fields, const Family& family) {
   return name == "swish" ? "silu" : name;
 }
 
+// Python writes a bare Infinity, which is not JSON, for a bound that there is not: null says the same.
+std::string without_infinity(std::string_view json) {
+  constexpr std::string_view kInfinity = "Infinity", kNull = "null    ";
+  std::string text(json);
+  bool is_inside = false;  // of a string
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"') is_inside = !is_inside;
+    if (is_inside && text[i] == '\\') ++i;
+    if (!is_inside && text.compare(i, kInfinity.size(), kInfinity) == 0) text.replace(i, kInfinity.size(), kNull);
+  }
+  return text;
+}
+
 // The fields of the model itself: those of text_config where an image model holds the text model inside, with what
 // the outer file alone may say.
 JsonFields text_fields(const JsonFields& outer) {
@@ -186,7 +199,7 @@ JsonFields text_fields(const JsonFields& outer) {
 }  // namespace
 
 ModelConfig parse_config(std::string_view json, std::string_view subject, const TensorNames& names) {
-  const auto document = base::JsonDocument::parse(json, subject);
+  const auto document = base::JsonDocument::parse(without_infinity(json), subject);
   const JsonFields outer(document.root(), subject);
   const JsonFields fields = text_fields(outer);
   const Family& family = read_family(fields);

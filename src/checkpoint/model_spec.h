@@ -54,6 +54,7 @@ struct NormSpec {
   TensorIndex bias = kNoTensor;
   double eps = 0;
   double weight_offset = 0;  ///< added to each stored weight: 1 where weights are stored less one
+  double weight_scale = 1;   ///< multiplies each weight after that
 
   bool exists() const noexcept { return kind != Kind::None; }
 };
@@ -84,6 +85,7 @@ struct HeadSlices {
 struct ProjectionSpec {
   MatrixSpec matrix;
   size_t column = 0;
+  double scale = 1;  ///< multiplies the projected values
 };
 
 /// How far a norm of q or k reaches.
@@ -116,6 +118,7 @@ struct AttentionSpec {
   /// stride 0: they are not.
   HeadSlices gate;
   MatrixSpec output;
+  double output_scale = 1;  ///< multiplies what is added
 
   bool exists() const noexcept { return n_heads != 0; }
 };
@@ -158,6 +161,7 @@ struct RecurrentSpec {
   NormSpec norm;                      ///< of each part of the values that follow one another
   size_t n_norms = 0;                 ///< parts
   MatrixSpec output;
+  double output_scale = 1;  ///< multiplies what is added
 
   size_t value_width() const noexcept { return form == Form::ShortConvolution ? n_channels : n_heads * n_columns; }
   size_t matrix_floats() const noexcept { return n_heads * n_keys * n_columns; }
@@ -167,6 +171,7 @@ struct RecurrentSpec {
 /// down(activation(gate(x)) * up(x)), or down(activation(up(x))) without a gate.
 struct MlpSpec {
   MatrixSpec gate, up, down;
+  double output_scale = 1;  ///< multiplies what is added; not of experts
   Activation activation = Activation::Silu;
   double clamp = 0;  ///< not 0: (up + 1) * gate * sigmoid(1.702 gate), gate at most `clamp` and up within it
 };
@@ -187,7 +192,8 @@ struct ExpertsSpec {
   bool is_normed = false;  ///< weights are divided by max(their sum, least) + tiny
   double least = 0;
   double tiny = 0;
-  double scale = 1;  ///< multiplies the weights last
+  double scale = 1;          ///< multiplies the weights last
+  MatrixSpec before, after;  ///< around the experts, but for the shared one: [inner, hidden] and [hidden, inner]
   std::vector<MlpSpec> experts;
   std::optional<MlpSpec> shared;  ///< added for every row
   MatrixSpec shared_gate;         ///< [1, hidden]: its sigmoid multiplies the shared part
@@ -203,13 +209,15 @@ enum class Branches : uint8_t {
 struct LayerSpec {
   NormSpec attention_norm;  ///< of attention's input
   AttentionSpec attention;
-  std::optional<RecurrentSpec> recurrent;  ///< instead of attention
+  std::optional<RecurrentSpec> recurrent;  ///< instead of attention, or beside it: both read the same input
   NormSpec attention_norm_after;           ///< of attention's output, before it is added
   NormSpec mlp_norm;
   MlpSpec mlp;
   std::optional<ExpertsSpec> experts;  ///< instead of `mlp`
   NormSpec mlp_norm_after;
   Branches branches = Branches::Sequential;
+
+  bool has_feed_forward() const noexcept { return experts.has_value() || mlp.up.exists(); }
 };
 
 struct ModelSpec {

@@ -22,18 +22,37 @@ void Experts::run(const LayerWeights& layer, size_t n_rows, const float* normed,
   exact_products_.multiply({&target, 1}, n_rows, scratch.packed, scratch);
   choose(layer, n_rows, scratch);
   gather(layer, n_rows, scratch);
-  multiply(layer, normed, scratch);
+  const bool has_projections = layer.experts.before.n_features != 0;
+  if (has_projections) project(layer.experts.before, n_rows, normed, scratch.experts.projected, scratch);
+  multiply(layer, has_projections ? scratch.experts.projected : normed, scratch);
 
-  const size_t hidden = router.k;
+  const size_t width = layer.experts.experts.front().down.n_features;
+  float* sums = has_projections ? scratch.experts.projected : branch;
   const size_t top_k = layer.spec->experts->top_k;
   pool_.run(n_rows, [&](size_t row, size_t) noexcept {
-    float* y = branch + row * hidden;
-    std::fill_n(y, hidden, 0.0f);
+    float* y = sums + row * width;
+    std::fill_n(y, width, 0.0f);
     for (size_t i = row * top_k; i < (row + 1) * top_k; ++i)
-      kernels_.add_scaled(y, scratch.experts.results + scratch.experts.slots[i] * hidden,
-                          scratch.experts.choices[i].weight, hidden);
+      kernels_.add_scaled(y, scratch.experts.results + scratch.experts.slots[i] * width,
+                          scratch.experts.choices[i].weight, width);
   });
+  if (has_projections) project(layer.experts.after, n_rows, sums, branch, scratch);
   if (layer.experts.shared.down.n_features != 0) add_shared(layer, n_rows, normed, branch, scratch);
+}
+
+// y [n_rows, n_features] = x W^T (+ bias)
+void Experts::project(const Matrix& matrix, size_t n_rows, const float* x, float* y,
+                      Scratch& scratch) const noexcept {
+  products_.pack(x, n_rows, matrix.k, matrix.type, scratch.packed);
+  const ProductTarget target{&matrix, y, matrix.n_features};
+  products_.multiply({&target, 1}, n_rows, scratch.packed, scratch);
+}
+
+// packed_inner = what the feed-forward gives to its last product.
+void Experts::activate(const MlpWeights& mlp, size_t n_rows, const std::byte* packed, std::byte* packed_inner,
+                       Scratch& scratch) const noexcept {
+  if (mlp.is_gated()) return products_.multiply_gated(mlp, n_rows, packed, packed, packed_inner, scratch);
+  products_.multiply_activated(mlp, n_rows, packed, packed_inner, scratch);
 }
 
 void Experts::choose(const LayerWeights& layer, size_t n_rows, Scratch& scratch) const noexcept {
@@ -63,7 +82,7 @@ void Experts::gather(const LayerWeights& layer, size_t n_rows, Scratch& scratch)
     const MlpWeights& mlp = layer.experts.experts[expert];
     all.active.push_back({expert, slot, n, packed, packed_inner});
     slot += n;
-    packed += kernels_.packed_bytes(n, first.gate.k, mlp.gate.type);
+    packed += kernels_.packed_bytes(n, first.up.k, mlp.up.type);
     packed_inner += kernels_.packed_bytes(n, first.down.k, mlp.down.type);
   }
   KVFORK_CHECK(packed <= all.packed_bytes && packed_inner <= all.packed_inner_bytes);
@@ -77,15 +96,15 @@ void Experts::gather(const LayerWeights& layer, size_t n_rows, Scratch& scratch)
 // results [slots, hidden] = what each expert makes of its rows.
 void Experts::multiply(const LayerWeights& layer, const float* normed, Scratch& scratch) const noexcept {
   Scratch::Experts& all = scratch.experts;
-  const size_t hidden = layer.experts.router.k;
+  const size_t width = layer.experts.experts.front().down.n_features;
   for (const Scratch::ExpertRows& rows : all.active) {
     const MlpWeights& mlp = layer.experts.experts[rows.expert];
     std::byte* packed = all.packed + rows.packed;
     std::byte* packed_inner = all.packed_inner + rows.packed_inner;
-    products_.pack_gathered(normed, std::span(all.rows).subspan(rows.first_slot, rows.n_rows), hidden,
-                            mlp.gate.type, packed, scratch);
-    products_.multiply_gated(mlp, rows.n_rows, packed, packed, packed_inner, scratch);
-    const ProductTarget target{&mlp.down, all.results + rows.first_slot * hidden, hidden};
+    products_.pack_gathered(normed, std::span(all.rows).subspan(rows.first_slot, rows.n_rows), width, mlp.up.type,
+                            packed, scratch);
+    activate(mlp, rows.n_rows, packed, packed_inner, scratch);
+    const ProductTarget target{&mlp.down, all.results + rows.first_slot * width, width};
     products_.multiply({&target, 1}, rows.n_rows, packed_inner, scratch);
   }
 }
@@ -100,8 +119,8 @@ void Experts::add_shared(const LayerWeights& layer, size_t n_rows, const float* 
     const ProductTarget target{&gate, scratch.experts.scores, 1};
     exact_products_.multiply({&target, 1}, n_rows, scratch.packed, scratch);
   }
-  products_.pack(normed, n_rows, hidden, shared.gate.type, scratch.packed);
-  products_.multiply_gated(shared, n_rows, scratch.packed, scratch.packed, scratch.packed_gated, scratch);
+  products_.pack(normed, n_rows, hidden, shared.up.type, scratch.packed);
+  activate(shared, n_rows, scratch.packed, scratch.packed_gated, scratch);
   const ProductTarget target{&shared.down, scratch.product, hidden};
   products_.multiply({&target, 1}, n_rows, scratch.packed_gated, scratch);
   pool_.run(n_rows, [&](size_t row, size_t) noexcept {

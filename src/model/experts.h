@@ -32,6 +32,9 @@ class Experts {
  private:
   void choose(const LayerWeights& layer, size_t n_rows, Scratch& scratch) const noexcept;
   void gather(const LayerWeights& layer, size_t n_rows, Scratch& scratch) const noexcept;
+  void project(const Matrix& matrix, size_t n_rows, const float* x, float* y, Scratch& scratch) const noexcept;
+  void activate(const MlpWeights& mlp, size_t n_rows, const std::byte* packed, std::byte* packed_inner,
+                Scratch& scratch) const noexcept;
   void multiply(const LayerWeights& layer, const float* normed, Scratch& scratch) const noexcept;
   void add_shared(const LayerWeights& layer, size_t n_rows, const float* normed, float* branch,
                   Scratch& scratch) const noexcept;

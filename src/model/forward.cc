@@ -34,22 +34,35 @@ void Forward::run(std::span<const Step> steps, float* logits, Scratch& scratch) 
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
     const LayerWeights& layer = weights_.layers[i];
     for (const Step& step : steps) step.kv->begin_layer(i);
-    if (layer.spec->recurrent) {
-      project(layer, layer.spec->recurrent->projections, layer.recurrent.projections,
-              layer.spec->recurrent->projected_width, scratch);
-      recurrent_.run(i, layer, scratch);  // convolution and matrices, from one state to the next
-      add_mixed(layer, layer.recurrent.output, scratch);
-    } else {
-      project(layer, layer.spec->attention.projections, layer.projections, layer.spec->attention.projected_width,
-              scratch);                         // q, k, v = norm(x) W + b
-      attention_.store(i, layer, scratch);      // norms and rotation of q and k; k and v join the cache
-      attention_.run(i, layer, scratch);        // softmax(q K * scale) V
-      add_mixed(layer, layer.output, scratch);  // x += attention W_o
-    }
-    add_feed_forward(layer, scratch);  // x += (silu(norm(x) W_gate) * norm(x) W_up) W_down, or experts
+    if (layer.spec->recurrent) add_recurrent(i, layer, scratch);
+    if (layer.spec->attention.exists()) add_attention(i, layer, scratch);
+    if (layer.spec->has_feed_forward())
+      add_feed_forward(layer, scratch);  // x += (silu(norm(x) W_gate) * norm(x) W_up) W_down, or experts
   }
   compute_logits(steps, logits, scratch);
   for (const Step& step : steps) step.kv->advance(step.ids.size());
+}
+
+void Forward::add_recurrent(size_t index, const LayerWeights& layer, Scratch& scratch) const noexcept {
+  const checkpoint::RecurrentSpec& spec = *layer.spec->recurrent;
+  project(layer, spec.projections, layer.recurrent.projections, spec.projected_width, scratch);
+  recurrent_.run(index, layer, scratch);  // convolution and matrices, from one state to the next
+  // Attention beside it reads x as it is now, so what is added is kept until that has been read.
+  const bool is_kept = layer.spec->attention.exists();
+  add_mixed(layer, layer.recurrent.output, spec.output_scale, is_kept, scratch);
+}
+
+void Forward::add_attention(size_t index, const LayerWeights& layer, Scratch& scratch) const noexcept {
+  const checkpoint::AttentionSpec& spec = layer.spec->attention;
+  project(layer, spec.projections, layer.projections, spec.projected_width, scratch);  // q, k, v = norm(x) W + b
+  attention_.store(index, layer, scratch);  // norms and rotation of q and k; k and v join the cache
+  attention_.run(index, layer, scratch);    // softmax(q K * scale) V
+  // The feed-forward of parallel branches reads x as it is now too.
+  const bool is_kept = layer.spec->branches != checkpoint::Branches::Sequential;
+  add_mixed(layer, layer.output, spec.output_scale, is_kept, scratch);  // x += attention W_o
+  if (layer.spec->recurrent)
+    products_.add_normalized(scratch.x, scratch.branch, scratch.x_rows.size(), spec_.hidden_size, {},
+                             residual_scale_ * static_cast<float>(layer.spec->recurrent->output_scale));
 }
 
 void Forward::embed(std::span<const Step> steps, Scratch& scratch) const noexcept {
@@ -97,25 +110,32 @@ void Forward::project(const LayerWeights& layer, std::span<const checkpoint::Pro
     products_.multiply(targets, scratch.x_rows.size(), scratch.packed, scratch);
     targets.clear();
   }
+  for (size_t i = 0; i < matrices.size(); ++i) {
+    if (specs[i].scale == 1) continue;
+    for (size_t row = 0; row < scratch.x_rows.size(); ++row)
+      kernels_.scale(scratch.projected + row * width + specs[i].column, static_cast<float>(specs[i].scale),
+                     matrices[i].n_features);
+  }
 }
 
-// x += norm(packed W^T) * residual_scale
-void Forward::add_product(const Matrix& matrix, const std::byte* packed, const Norm& norm_after,
+// x += norm(packed W^T) * scale * residual_scale
+void Forward::add_product(const Matrix& matrix, const std::byte* packed, const Norm& norm_after, double scale,
                           Scratch& scratch) const noexcept {
+  const float factor = residual_scale_ * static_cast<float>(scale);
   const size_t n_rows = scratch.x_rows.size();
-  if (!norm_after.exists() && residual_scale_ == 1)
+  if (!norm_after.exists() && factor == 1)
     return products_.multiply_add(matrix, n_rows, packed, scratch.x, scratch);
   const ProductTarget target{&matrix, scratch.product, matrix.n_features};
   products_.multiply({&target, 1}, n_rows, packed, scratch);
-  products_.add_normalized(scratch.x, scratch.product, n_rows, spec_.hidden_size, norm_after, residual_scale_);
+  products_.add_normalized(scratch.x, scratch.product, n_rows, spec_.hidden_size, norm_after, factor);
 }
 
-void Forward::add_mixed(const LayerWeights& layer, const Matrix& output, Scratch& scratch) const noexcept {
+// What attention or a state gives is added to x, or kept in scratch.branch.
+void Forward::add_mixed(const LayerWeights& layer, const Matrix& output, double scale, bool is_kept,
+                        Scratch& scratch) const noexcept {
   const size_t n_rows = scratch.x_rows.size();
   products_.pack(scratch.attention, n_rows, output.k, output.type, scratch.packed);
-  if (layer.spec->branches == checkpoint::Branches::Sequential)
-    return add_product(output, scratch.packed, layer.attention_norm_after, scratch);
-  // The feed-forward reads x as it is now, so the branch is kept until that has been read.
+  if (!is_kept) return add_product(output, scratch.packed, layer.attention_norm_after, scale, scratch);
   const ProductTarget target{&output, scratch.branch, output.n_features};
   products_.multiply({&target, 1}, n_rows, scratch.packed, scratch);
 }
@@ -142,7 +162,7 @@ void Forward::add_feed_forward(const LayerWeights& layer, Scratch& scratch) cons
   if (layer.spec->branches != checkpoint::Branches::Sequential)
     products_.add_normalized(scratch.x, scratch.branch, n_rows, hidden, layer.attention_norm_after,
                              residual_scale_);
-  add_product(mlp.down, scratch.packed_gated, layer.mlp_norm_after, scratch);
+  add_product(mlp.down, scratch.packed_gated, layer.mlp_norm_after, layer.spec->mlp.output_scale, scratch);
 }
 
 void Forward::add_experts(const LayerWeights& layer, Scratch& scratch) const noexcept {

@@ -48,10 +48,13 @@ class Forward {
   void rotate_positions(Scratch& scratch) const noexcept;
   void project(const LayerWeights& layer, std::span<const checkpoint::ProjectionSpec> specs,
                std::span<const Matrix> matrices, size_t width, Scratch& scratch) const noexcept;
-  void add_mixed(const LayerWeights& layer, const Matrix& output, Scratch& scratch) const noexcept;
+  void add_recurrent(size_t index, const LayerWeights& layer, Scratch& scratch) const noexcept;
+  void add_attention(size_t index, const LayerWeights& layer, Scratch& scratch) const noexcept;
+  void add_mixed(const LayerWeights& layer, const Matrix& output, double scale, bool is_kept,
+                 Scratch& scratch) const noexcept;
   void add_feed_forward(const LayerWeights& layer, Scratch& scratch) const noexcept;
   void add_experts(const LayerWeights& layer, Scratch& scratch) const noexcept;
-  void add_product(const Matrix& matrix, const std::byte* packed, const Norm& norm_after,
+  void add_product(const Matrix& matrix, const std::byte* packed, const Norm& norm_after, double scale,
                    Scratch& scratch) const noexcept;
   void compute_logits(std::span<const Step> steps, float* logits, Scratch& scratch) const noexcept;
 

@@ -51,6 +51,7 @@ struct Widths {
   size_t n_experts = 0;
   size_t top_k = 0;
   size_t expert_inner = 0;
+  size_t expert_hidden = 0;  // of what experts read and give
 
   explicit Widths(const checkpoint::ModelSpec& spec)
       : hidden(spec.hidden_size), tile_rows(attention_tile_rows(spec)) {
@@ -82,8 +83,13 @@ struct Widths {
   void take_experts(const checkpoint::ExpertsSpec& experts) {
     n_experts = std::max(n_experts, experts.experts.size());
     top_k = std::max(top_k, experts.top_k);
-    expert_inner = std::max(expert_inner, experts.experts.front().down.k);
+    const checkpoint::MlpSpec& first = experts.experts.front();
+    expert_inner = std::max(expert_inner, first.down.k);
+    expert_hidden = std::max(expert_hidden, first.down.n_features);
     if (experts.shared) inner = std::max(inner, experts.shared->down.k);
+    if (first.gate.exists()) return;
+    has_plain_mlp = true;
+    inner = std::max(inner, first.down.k);
   }
 
   // Of packed rows of k numbers of all experts together: at most so many groups of 16 rows are filled or begun.
@@ -100,7 +106,7 @@ struct Widths {
   size_t packed_bytes(const kernels::KernelTable& kernels, size_t max_rows) const {
     size_t n_bytes = 0;
     std::vector<size_t> inputs = values;
-    inputs.insert(inputs.end(), {hidden, inner});
+    inputs.insert(inputs.end(), {hidden, inner, expert_hidden});
     for (const size_t k : inputs) {
       for (const auto type : {kernels::Element::F32, kernels::Element::F16, kernels::Element::BF16})
         n_bytes = std::max(n_bytes, kernels.packed_bytes(max_rows, k, type));
@@ -121,7 +127,7 @@ Scratch::Scratch(const checkpoint::ModelSpec& spec, const kernels::KernelTable& 
   const size_t n_packed = widths.packed_bytes(kernels, max_rows);
   if (widths.n_experts != 0) {
     const size_t n_slots = max_rows * widths.top_k;
-    experts.packed_bytes = widths.packed_expert_bytes(kernels, max_rows, widths.hidden);
+    experts.packed_bytes = widths.packed_expert_bytes(kernels, max_rows, widths.expert_hidden);
     experts.packed_inner_bytes = widths.packed_expert_bytes(kernels, max_rows, widths.expert_inner);
     experts.work.resize(n_threads * 2 * widths.n_experts);
     experts.choices.resize(n_slots);
@@ -132,7 +138,7 @@ Scratch::Scratch(const checkpoint::ModelSpec& spec, const kernels::KernelTable& 
   }
   const auto carve = [&](Carver carver) {
     x = carver.floats(max_rows * widths.hidden);
-    norm = carver.floats(n_threads * kernels.pack_rows * widths.hidden);
+    norm = carver.floats(n_threads * kernels.pack_rows * std::max(widths.hidden, widths.expert_hidden));
     packed = carver.bytes(n_packed);
     packed_up = carver.bytes(n_packed);
     packed_gated = carver.bytes(n_packed);
@@ -147,7 +153,8 @@ Scratch::Scratch(const checkpoint::ModelSpec& spec, const kernels::KernelTable& 
     if (widths.n_experts != 0) {
       experts.normed = carver.floats(max_rows * widths.hidden);
       experts.scores = carver.floats(max_rows * widths.n_experts);
-      experts.results = carver.floats(max_rows * widths.top_k * widths.hidden);
+      experts.results = carver.floats(max_rows * widths.top_k * widths.expert_hidden);
+      experts.projected = carver.floats(max_rows * widths.expert_hidden);
       experts.packed = carver.bytes(experts.packed_bytes);
       experts.packed_inner = carver.bytes(experts.packed_inner_bytes);
     }

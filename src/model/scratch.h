@@ -102,7 +102,8 @@ class Scratch {
   struct Experts {
     float* normed = nullptr;            // [max_rows, hidden]
     float* scores = nullptr;            // [max_rows, n_experts]
-    float* results = nullptr;           // [slots, hidden]
+    float* projected = nullptr;         // [rows, what experts read and give]
+    float* results = nullptr;           // [slots, the same]
     std::byte* packed = nullptr;        // the rows of every expert, packed
     std::byte* packed_inner = nullptr;  // the same of what is between the two products
     size_t packed_bytes = 0;

@@ -71,10 +71,14 @@ class Resolver {
   }
 
   Norm norm(const checkpoint::NormSpec& spec) const {
-    return {.kind = spec.kind,
-            .weight = vector(spec.weight, spec.weight_offset),
-            .bias = vector(spec.bias),
-            .eps = static_cast<float>(spec.eps)};
+    Norm norm{.kind = spec.kind,
+              .weight = vector(spec.weight, spec.weight_offset),
+              .bias = vector(spec.bias),
+              .eps = static_cast<float>(spec.eps)};
+    if (spec.weight_scale != 1) {
+      for (float& value : norm.weight) value *= static_cast<float>(spec.weight_scale);
+    }
+    return norm;
   }
 
   MlpWeights mlp(const checkpoint::MlpSpec& spec) const {
@@ -86,7 +90,13 @@ class Resolver {
   }
 
   ExpertsWeights experts(const checkpoint::ExpertsSpec& spec) const {
-    ExpertsWeights experts{.router = matrix(spec.router), .correction = vector(spec.correction)};
+    ExpertsWeights experts{.router = matrix(spec.router),
+                           .correction = vector(spec.correction),
+                           .before = matrix(spec.before),
+                           .after = matrix(spec.after),
+                           .experts = {},
+                           .shared = {},
+                           .shared_gate = {}};
     for (const checkpoint::MlpSpec& expert : spec.experts) experts.experts.push_back(mlp(expert));
     if (spec.shared) experts.shared = mlp(*spec.shared);
     experts.shared_gate = matrix(spec.shared_gate);

@@ -60,6 +60,7 @@ struct MlpWeights {
 struct ExpertsWeights {
   Matrix router;                  // [n_experts, hidden]
   std::vector<float> correction;  // [n_experts], or empty
+  Matrix before, after;           // around the experts, or n_features 0
   std::vector<MlpWeights> experts;
   MlpWeights shared;   // of no experts: down.n_features 0
   Matrix shared_gate;  // [1, hidden], or n_features 0

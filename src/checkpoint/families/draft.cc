@@ -72,7 +72,12 @@ std::vector<std::string> Draft::usual_layer_types(size_t every) const {
 std::vector<std::string> Draft::layer_types(const std::vector<std::string>& usual, std::string_view other) const {
   const auto names = fields_.find_strings("layer_types");
   if (!names) return usual;
-  for (const std::string_view name : *names) {
+  std::vector<std::string> types;
+  for (std::string_view name : *names) {
+    // What Transformers 4 called them.
+    if (name == "attention") name = "full_attention";
+    if (name == "mamba") name = "linear_attention";
+    types.emplace_back(name);
     if (name != "full_attention" && name != other)
       fail(ErrorCode::Unsupported,
            "{}: layer_types: expected full_attention or {}, found \"{}\"; kvfork does not implement it",
@@ -81,7 +86,7 @@ std::vector<std::string> Draft::layer_types(const std::vector<std::string>& usua
   if (names->size() != config_.num_hidden_layers)
     fail(ErrorCode::Corrupt, "{}: layer_types: expected {} entries (num_hidden_layers), found {}",
          fields_.subject(), config_.num_hidden_layers, names->size());
-  return {names->begin(), names->end()};
+  return types;
 }
 
 void Draft::read_corrected_experts(Form& form, size_t n_experts, size_t inner, size_t top_k, size_t n_shared,
@@ -193,6 +198,12 @@ bool Draft::has_bias(const TensorRow& row) const {
       return config_.attention_output_bias;
     case Bias::Mlp:
       return config_.mlp_bias;
+    case Bias::RecurrentIn:
+      return has_recurrent_in_bias_;
+    case Bias::Convolution:
+      return has_convolution_bias_;
+    case Bias::RecurrentOut:
+      return has_recurrent_out_bias_;
   }
   return false;
 }
@@ -299,13 +310,16 @@ MlpSpec Draft::mlp(size_t layer, size_t inner, const Form& form) {
 LayerSpec Draft::layer(size_t index, const Form& form) {
   const size_t hidden = config_.hidden_size;
   LayerSpec layer;
-  layer.attention_norm = norm(Role::AttentionNorm, index, hidden, form);
-  if (!form.recurrent_layers.empty() && form.recurrent_layers[index] != "full_attention") {
-    layer.recurrent = recurrent(index, form);
-  } else {
-    layer.attention = attention(index, form);
+  const std::string type = form.recurrent_layers.empty() ? "full_attention" : form.recurrent_layers[index];
+  const bool has_mixer = type != "mlp" && type != "moe";
+  layer.branches = form.branches;
+  if (has_mixer) {
+    layer.attention_norm = norm(Role::AttentionNorm, index, hidden, form);
+    if (type != "full_attention") layer.recurrent = recurrent(index, form);
+    if (type == "full_attention" || type == "hybrid") layer.attention = attention(index, form);
+    layer.attention_norm_after = norm(Role::AttentionNormAfter, index, hidden, form);
+    if (form.has_single_branches) return layer;
   }
-  layer.attention_norm_after = norm(Role::AttentionNormAfter, index, hidden, form);
   // A feed-forward that reads attention's norm has none of its own.
   if (form.branches != Branches::ParallelSharedNorm) layer.mlp_norm = norm(Role::MlpNorm, index, hidden, form);
   if (form.n_experts != 0 && (form.has_experts.empty() || form.has_experts[index])) {
@@ -314,7 +328,6 @@ LayerSpec Draft::layer(size_t index, const Form& form) {
     layer.mlp = mlp(index, config_.intermediate_size, form);
   }
   layer.mlp_norm_after = norm(Role::MlpNormAfter, index, hidden, form);
-  layer.branches = form.branches;
   return layer;
 }
 

@@ -33,13 +33,17 @@ struct Form {
   ExpertsSpec experts;         ///< its numbers; the tensors come from the table
   size_t n_experts = 0;        ///< 0: no layer has experts
   size_t expert_inner = 0;
+  size_t expert_hidden = 0;            ///< what experts read and give, between two projections; 0: hidden values
   size_t shared_inner = 0;             ///< 0: no shared expert
   std::vector<bool> has_experts = {};  ///< by layer; empty: every layer, where there are any
   bool norms_have_weights = true;      ///< or norms are there without any tensor of theirs
   RecurrentSpec recurrent = {};        ///< its numbers; the tensors come from the table
-  /// Types of layers: those that are not full_attention have a state. Empty: no layer has one.
+  /// Types of layers: full_attention, hybrid (attention beside a state), mlp or moe (neither); others have a state.
+  /// Empty: no layer has one.
   std::vector<std::string> recurrent_layers = {};
-  bool has_output_gate = false;  ///< each head of q is followed by a gate of attention's results
+  bool has_single_branches = false;           ///< layers with attention or a state have no feed-forward
+  std::vector<double> recurrent_scales = {};  ///< of Mamba2: of gates, values, writes, reads and steps
+  bool has_output_gate = false;               ///< each head of q is followed by a gate of attention's results
 };
 
 class Draft {
@@ -95,6 +99,12 @@ class Draft {
   /// without latent attention). The numbers are the family's defaults.
   void read_corrected_experts(Form& form, size_t n_experts, size_t inner, size_t top_k, size_t n_shared,
                               bool is_normed);
+  /// Mamba 2, but for its sizes: tensors of `rows`, norms, bounds of the steps and which fields say what has a
+  /// bias.
+  void read_mamba(Form& form, std::span<const TensorRow> rows, std::string_view in_bias, std::string_view out_bias,
+                  std::string_view convolution_bias);
+  /// The sizes of Mamba 2 by the names that Granite and Falcon give them; heads have `width` values together.
+  void read_mamba_sizes(Form& form, size_t width) const;
   /// A rotation to which layers may be switched, or none at all. Returns its index.
   size_t add_rotation(const RopeSettings& settings, const Form& form);
   size_t add_no_rotation();
@@ -112,6 +122,8 @@ class Draft {
   NormSpec norm(Role role, size_t layer, size_t width, const Form& form);
   void project_qkv(size_t layer, const Form& form, AttentionSpec& attention);
   void check_recurrent(const RecurrentSpec& recurrent) const;
+  void project_mamba(size_t layer, const Form& form, RecurrentSpec& recurrent);
+  void place_delta(size_t layer, RecurrentSpec& recurrent);
   void project_delta(size_t layer, RecurrentSpec& recurrent);
   void project_delta_by_head(size_t layer, RecurrentSpec& recurrent);
   void add_memory(size_t layer, const Form& form, RecurrentSpec& recurrent);
@@ -132,7 +144,8 @@ class Draft {
   std::vector<std::span<const TensorRow>> tables_;  // the first that has a role counts
   std::string prefix_;                              // of every tensor but the head
   std::string head_prefix_;                         // of the head
-  size_t expert_ = 0;                               // stands for {} in the names of an expert's tensors
+  bool has_recurrent_in_bias_ = false, has_recurrent_out_bias_ = false, has_convolution_bias_ = false;
+  size_t expert_ = 0;  // stands for {} in the names of an expert's tensors
 };
 
 }  // namespace kvfork::checkpoint

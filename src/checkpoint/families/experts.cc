@@ -71,7 +71,7 @@ MlpSpec Draft::shared_mlp(size_t layer, const Form& form) {
     mlp.up = part_of(mlp.gate, 0, 0, inner, inner);
     mlp.gate.n_features = inner;
   } else {
-    mlp.gate = matrix(Role::SharedGate, layer, inner, hidden);
+    if (find_row(Role::SharedGate) != nullptr) mlp.gate = matrix(Role::SharedGate, layer, inner, hidden);
     mlp.up = matrix(Role::SharedUp, layer, inner, hidden);
   }
   mlp.down = matrix(Role::SharedDown, layer, hidden, inner);
@@ -79,9 +79,14 @@ MlpSpec Draft::shared_mlp(size_t layer, const Form& form) {
 }
 
 ExpertsSpec Draft::experts(size_t layer, const Form& form) {
-  const size_t n = form.n_experts, inner = form.expert_inner, hidden = config_.hidden_size;
+  const size_t n = form.n_experts, inner = form.expert_inner;
   ExpertsSpec experts = form.experts;
-  experts.router = matrix(Role::Router, layer, n, hidden);
+  experts.router = matrix(Role::Router, layer, n, config_.hidden_size);
+  const size_t hidden = form.expert_hidden != 0 ? form.expert_hidden : config_.hidden_size;
+  if (form.expert_hidden != 0) {
+    experts.before = matrix(Role::ExpertsBefore, layer, hidden, config_.hidden_size);
+    experts.after = matrix(Role::ExpertsAfter, layer, config_.hidden_size, hidden);
+  }
   if (const TensorRow* row = find_row(Role::RouterCorrection))
     experts.correction = add(*row, layer, ".weight", {n});
   if (const TensorRow* row = find_row(Role::RouterCorrectionRow))
@@ -94,12 +99,13 @@ ExpertsSpec Draft::experts(size_t layer, const Form& form) {
     if (all.bias != kNoTensor) spec().tensors[all.bias].shape = {n, rows};
     return all;
   };
+  const bool is_gated = find_row(Role::ExpertGate) != nullptr || find_row(Role::ExpertsGate) != nullptr;
   const bool has_both = is_fused(Role::ExpertsGateUp, Role::ExpertUp, layer) && !is_there(Role::ExpertsUp, layer);
   const bool is_stacked = has_both || is_fused(Role::ExpertsUp, Role::ExpertUp, layer);
   if (has_both) {
     gates = stack(Role::ExpertsGateUp, 2 * inner, hidden);
   } else if (is_stacked) {
-    gates = stack(Role::ExpertsGate, inner, hidden);
+    if (is_gated) gates = stack(Role::ExpertsGate, inner, hidden);
     ups = stack(Role::ExpertsUp, inner, hidden);
   }
   if (is_stacked) downs = stack(Role::ExpertsDown, hidden, inner);
@@ -109,14 +115,14 @@ ExpertsSpec Draft::experts(size_t layer, const Form& form) {
       mlp.gate = part_of(gates, i, 2 * inner, 0, inner);
       mlp.up = part_of(gates, i, 2 * inner, inner, inner);
     } else if (is_stacked) {
-      mlp.gate = part_of(gates, i, inner, 0, inner);
+      if (is_gated) mlp.gate = part_of(gates, i, inner, 0, inner);
       mlp.up = part_of(ups, i, inner, 0, inner);
     }
     if (is_stacked) {
       mlp.down = part_of(downs, i, hidden, 0, hidden);
     } else {
       expert_ = i;
-      mlp.gate = matrix(Role::ExpertGate, layer, inner, hidden);
+      if (is_gated) mlp.gate = matrix(Role::ExpertGate, layer, inner, hidden);
       mlp.up = matrix(Role::ExpertUp, layer, inner, hidden);
       mlp.down = matrix(Role::ExpertDown, layer, hidden, inner);
     }
@@ -124,7 +130,8 @@ ExpertsSpec Draft::experts(size_t layer, const Form& form) {
   }
   if (form.shared_inner != 0) {
     experts.shared = shared_mlp(layer, form);
-    if (find_row(Role::SharedRouter) != nullptr) experts.shared_gate = matrix(Role::SharedRouter, layer, 1, hidden);
+    if (find_row(Role::SharedRouter) != nullptr)
+      experts.shared_gate = matrix(Role::SharedRouter, layer, 1, config_.hidden_size);
   }
   return experts;
 }

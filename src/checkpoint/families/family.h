@@ -47,6 +47,8 @@ enum class Role : uint8_t {
   ExpertsUp,            ///< [n_experts, inner, hidden]
   ExpertsGateUp,        ///< [n_experts, 2 * inner, hidden], gate above up
   ExpertsDown,          ///< [n_experts, hidden, inner]
+  ExpertsBefore,        ///< [inner, hidden] what experts read instead of the hidden values
+  ExpertsAfter,         ///< [hidden, inner] back from it
   SharedGate,           ///< [inner, hidden] of the shared expert
   SharedUp,             ///< the same
   SharedGateUp,         ///< gate and up below each other
@@ -69,7 +71,16 @@ enum class Role : uint8_t {
 };
 
 /// When a tensor has a bias beside its weight.
-enum class Bias : uint8_t { Never, Always, AttentionInput, AttentionOutput, Mlp };
+enum class Bias : uint8_t {
+  Never,
+  Always,
+  AttentionInput,
+  AttentionOutput,
+  Mlp,
+  RecurrentIn,
+  Convolution,
+  RecurrentOut
+};
 
 /// A tensor's names without ".weight". Those of a layer follow the layer's own prefix.
 struct TensorRow {
@@ -165,6 +176,7 @@ extern const Family kDots1;
 extern const Family kErnie;
 extern const Family kErnieMoe;
 extern const Family kExaone4;
+extern const Family kFalconH1;
 extern const Family kGemma;
 extern const Family kGemma2;
 extern const Family kGemma3;
@@ -184,6 +196,7 @@ extern const Family kMinistral;
 extern const Family kMinistral3;
 extern const Family kMixtral;
 extern const Family kNemotron;
+extern const Family kNemotronH;
 extern const Family kOlmo;
 extern const Family kOlmo2;
 extern const Family kOlmo3;

@@ -1,8 +1,8 @@
-// Granite, Granite MoE and the layers of Granite 4 without Mamba: four multipliers. Defaults: the configuration
-// classes of Transformers 4.57.3.
+// Granite, Granite MoE, and Granite 4, whose layers may have a state (Mamba 2): four multipliers. Defaults: the
+// configuration classes of Transformers 4.57.3.
+#include <algorithm>
 #include <array>
 
-#include "base/error.h"
 #include "checkpoint/families/draft.h"
 #include "checkpoint/families/family.h"
 
@@ -37,6 +37,16 @@ constexpr std::array kHybridBase = {
     TensorRow{Role::MlpNorm, "post_attention_layernorm", "ffn_norm"},
     TensorRow{Role::FinalNorm, "norm", "output_norm"},
     TensorRow{Role::Head, "lm_head", "output"},
+};
+
+constexpr std::array kMamba = {
+    TensorRow{Role::RecurrentIn, "mamba.in_proj", "", Bias::RecurrentIn},
+    TensorRow{Role::Convolution, "mamba.conv1d", "", Bias::Convolution},
+    TensorRow{Role::LogFade, "mamba.A_log", "", Bias::Never, true},
+    TensorRow{Role::FadeBias, "mamba.dt_bias", "", Bias::Never, true},
+    TensorRow{Role::Skip, "mamba.D", "", Bias::Never, true},
+    TensorRow{Role::RecurrentNorm, "mamba.norm", ""},
+    TensorRow{Role::RecurrentOut, "mamba.out_proj", "", Bias::RecurrentOut},
 };
 
 constexpr std::array kGgufFields = {
@@ -76,13 +86,12 @@ void describe_moe(Draft& draft) {
 
 void describe_hybrid(Draft& draft) {
   Form form = granite_form(draft);
-  const auto types = draft.fields().find_strings("layer_types");
-  for (size_t i = 0; i < draft.config().num_hidden_layers; ++i) {
-    if (!types || i >= types->size() || ((*types)[i] != "attention" && (*types)[i] != "full_attention"))
-      base::fail(ErrorCode::Unsupported,
-                 "{}: layer_types: expected attention in every layer, found {} in layer {}; "
-                 "kvfork does not implement Mamba layers",
-                 draft.fields().subject(), types && i < types->size() ? (*types)[i] : "mamba", i);
+  const std::vector<std::string> usual(draft.config().num_hidden_layers, "linear_attention");
+  std::vector<std::string> types = draft.layer_types(usual, "linear_attention");
+  if (std::find(types.begin(), types.end(), "linear_attention") != types.end()) {
+    draft.read_mamba(form, kMamba, "mamba_proj_bias", "mamba_proj_bias", "mamba_conv_bias");
+    draft.read_mamba_sizes(form, draft.size("mamba_expand", 2) * draft.config().hidden_size);
+    form.recurrent_layers = std::move(types);
   }
   const size_t n_experts = draft.size("num_local_experts", 8);
   if (n_experts != 0) add_experts(draft, form, n_experts);

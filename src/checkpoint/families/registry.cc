@@ -6,29 +6,22 @@
 namespace kvfork::checkpoint {
 namespace {
 
-constexpr std::array kFamilies = {&kQwen2,      &kQwen3,
-                                  &kQwen2Moe,   &kQwen3Moe,
-                                  &kQwen3Next,  &kQwen35,
-                                  &kQwen35Moe,  &kLlama,
-                                  &kArcee,      &kCohere,
-                                  &kCohere2,    &kDots1,
-                                  &kErnie,      &kErnieMoe,
-                                  &kExaone4,    &kGemma,
-                                  &kGemma2,     &kGemma3,
-                                  &kVaultGemma, &kGlm,
-                                  &kGlm4,       &kGlm4Moe,
-                                  &kGptNeoX,    &kGranite,
-                                  &kGraniteMoe, &kGraniteMoeHybrid,
-                                  &kHelium,     &kHunyuan,
-                                  &kHunyuanMoe, &kLfm2,
-                                  &kMistral,    &kMinistral,
-                                  &kMinistral3, &kMixtral,
-                                  &kNemotron,   &kOlmo,
-                                  &kOlmo2,      &kOlmo3,
-                                  &kOlmoe,      &kOpt,
-                                  &kPhi,        &kPhi3,
-                                  &kSeedOss,    &kSmolLm3,
-                                  &kStableLm,   &kStarcoder2};
+constexpr std::array kFamilies = {&kQwen2,      &kQwen3,      &kQwen2Moe,
+                                  &kQwen3Moe,   &kQwen3Next,  &kQwen35,
+                                  &kQwen35Moe,  &kLlama,      &kArcee,
+                                  &kCohere,     &kCohere2,    &kDots1,
+                                  &kErnie,      &kErnieMoe,   &kExaone4,
+                                  &kFalconH1,   &kGemma,      &kGemma2,
+                                  &kGemma3,     &kVaultGemma, &kGlm,
+                                  &kGlm4,       &kGlm4Moe,    &kGptNeoX,
+                                  &kGranite,    &kGraniteMoe, &kGraniteMoeHybrid,
+                                  &kHelium,     &kHunyuan,    &kHunyuanMoe,
+                                  &kLfm2,       &kMistral,    &kMinistral,
+                                  &kMinistral3, &kMixtral,    &kNemotron,
+                                  &kNemotronH,  &kOlmo,       &kOlmo2,
+                                  &kOlmo3,      &kOlmoe,      &kOpt,
+                                  &kPhi,        &kPhi3,       &kSeedOss,
+                                  &kSmolLm3,    &kStableLm,   &kStarcoder2};
 
 const Family* find_by(std::string_view Family::*name, std::string_view wanted) noexcept {
   for (const Family* family : kFamilies) {
