@@ -7,11 +7,11 @@
 """
 
 from ._core import __version__
-from .context import Answer, Context
+from .context import Answer, Context, Score
 from .errors import (BoundaryError, CorruptError, Error, InvalidArgumentError, IoError, IsolationError, LimitError,
                      NetworkError, NotFoundError, ParityError, TemplateError, UnsupportedError)
 from .model import Model
 
 __all__ = ["Answer", "BoundaryError", "Context", "CorruptError", "Error", "InvalidArgumentError", "IoError",
-           "IsolationError", "LimitError", "Model", "NetworkError", "NotFoundError", "ParityError", "TemplateError",
-           "UnsupportedError", "__version__"]
+           "IsolationError", "LimitError", "Model", "NetworkError", "NotFoundError", "ParityError", "Score",
+           "TemplateError", "UnsupportedError", "__version__"]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import queue
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,8 @@ from .errors import Error, InvalidArgumentError
 
 if TYPE_CHECKING:
     from .model import Model
+
+log = logging.getLogger("kvfork")
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,16 @@ class Answer:
     logprobs: Optional[list[float]] = None  #: with logprobs=True: natural logarithms, one per new token
     logit_fingerprints: Optional[list[int]] = None  #: with fingerprints=True: of the logit bits of each pick
     passes: int = field(default=0, compare=False)  #: over the weights; 0 in a batch, whose requests share them
+
+
+@dataclass(frozen=True)
+class Score:
+    """How likely the model finds one continuation."""
+
+    logprob: float  #: the sum of logprobs
+    logprobs: list[float]  #: natural logarithms, one per token
+    token_ids: list[int]  #: the tokens that were scored
+    is_greedy: bool  #: each is the most likely one
 
 
 _OPTIONS = {"max_new_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "repetition_penalty", "stop", "logprobs",
@@ -247,6 +260,30 @@ class Context:
         except TypeError as error:
             raise InvalidArgumentError(f"options: expected numbers and strings, found something else: {error}") from None
 
+    def score(self, continuations: Sequence[Union[str, Ids]], *, prompt: Optional[str] = None,
+              messages: Optional[Messages] = None, input_ids: Optional[Ids] = None) -> list[Score]:
+        """Log-probabilities of continuations of one request, or of the context itself where no request is given.
+
+        continuations: token ids that follow, or, with prompt, texts: the prompt and each text are rendered and
+        tokenized as one, and what is scored begins where the ids part from the prompt's own.
+        What the continuations share is run once. Raises BoundaryError, InvalidArgumentError, LimitError.
+        """
+        if prompt is None and messages is None and input_ids is None:
+            given = self.input_ids.tolist()
+        else:
+            given = self.encode(prompt, messages=messages, input_ids=input_ids)
+        pairs = []
+        for continuation in continuations:
+            if not isinstance(continuation, str):
+                pairs.append((given, token_ids(continuation)))
+                continue
+            if prompt is None:
+                raise InvalidArgumentError("continuations: expected token ids where there is no prompt, found text")
+            whole = self._core.encode_continuation(prompt, continuation)
+            parted = next((i for i, (a, b) in enumerate(zip(given, whole)) if a != b), min(len(given), len(whole)))
+            pairs.append((whole[:parted], whole[parted:]))
+        return score_ids(self._model._core, self._core, pairs, True, False)
+
     def fork(self, input_ids: Ids, *, progress: bool = False) -> "Context":
         """A context that holds a whole request, whose ids must begin with this context's (BoundaryError).
 
@@ -277,6 +314,23 @@ class Context:
             size = self._core.save(name, flatten, bar.callback)
         self._file = name
         return size
+
+
+def score_ids(model: _core.Model, context: Optional[_core.Context], pairs: Sequence[tuple[list[int], list[int]]], share: bool,
+              progress: bool, on_count: Optional[Callable[[int, int], None]] = None) -> list[Score]:
+    """Scores of pairs of ids: given, and scored after them. Raises the first error."""
+    with Progress(progress, sum(len(given) + len(more) for given, more in pairs), "score", "tok") as bar:
+        found, rows, tokens = _core.score(model, context, [([*given, *more], len(given)) for given, more in pairs], share,
+                                          bar.callback)
+    log.debug("scored %d requests: %d tokens run, %d without sharing", len(pairs), rows, tokens)
+    if on_count:
+        on_count(rows, tokens)
+    scores = []
+    for item, (_, more) in zip(found, pairs):
+        if isinstance(item, Exception):
+            raise item
+        scores.append(Score(float(sum(item[0])), item[0], more, item[1]))
+    return scores
 
 
 def _answer(core: _core.Answer, options: Mapping[str, Any]) -> Answer:

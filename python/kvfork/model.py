@@ -11,7 +11,7 @@ from typing import Any, Mapping, Optional, Sequence, Union
 
 from . import _core
 from ._inputs import Ids, Messages, Progress, dtype_name, one_of, to_json, token_ids, tools_json
-from .context import Context
+from .context import Context, Score, score_ids
 from .errors import InvalidArgumentError
 
 log = logging.getLogger("kvfork")
@@ -58,7 +58,11 @@ class Model:
                 pulled = bar.callback
                 path = _core.locate(name, revision, gguf_file, local_files_only,
                                     (lambda _, done, total: pulled(done, total)) if pulled else None, log.warning)
-        return Model._open((os.path.abspath(path), dtype_name(dtype), num_threads or 0, kernel_set or ""))
+        return Model._open(Model._key_of(path, dtype, num_threads, kernel_set))
+
+    @staticmethod
+    def _key_of(path: str, dtype: Any, num_threads: Optional[int], kernel_set: Optional[str]) -> tuple[str, str, int, str]:
+        return os.path.abspath(path), dtype_name(dtype), num_threads or 0, kernel_set or ""
 
     @staticmethod
     def _open(key: tuple[str, str, int, str]) -> "Model":
@@ -152,6 +156,15 @@ class Model:
                             now=now, add_special_tokens=add_special_tokens, user_text=user_text)
         with Progress(progress, 0, "prefill", "tok") as bar:
             return Context(self, self._core.prefill_fixed(fixed, chat_template, boundary, bar.callback))
+
+    def score(self, requests: Sequence[tuple[Ids, Ids]], *, share: bool = True, progress: bool = False) -> list[Score]:
+        """Log-probabilities of continuations: requests are pairs of ids (what is given, what is scored after it).
+
+        Requests are laid out as a tree of shared token prefixes, each of which is run once; every score has the bits
+        that its request has alone. share=False runs each by itself, for comparison.
+        Raises the first request's error; InvalidArgumentError, LimitError.
+        """
+        return score_ids(self._core, None, [(token_ids(given), token_ids(more)) for given, more in requests], share, progress)
 
     def open_context(self, path: Union[str, "os.PathLike[str]"], *, parent: Union[None, str, "os.PathLike[str]"] = None) -> Context:
         """Opens what Context.save wrote. Keys and values are mapped, and shared by all processes that open the file.

@@ -74,5 +74,6 @@ nb::object make_exception(const Error& error);
 void bind_models(nb::module_& module);
 void bind_contexts(nb::module_& module);
 void bind_answers(nb::module_& module);
+void bind_scores(nb::module_& module);
 
 }  // namespace kvfork::python

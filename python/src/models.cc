@@ -148,7 +148,9 @@ std::vector<int32_t> encode_messages(const ModelHandle& handle, const FixedPart&
 }
 
 std::string render_messages(const ModelHandle& handle, const std::string& messages, bool add_generation_prompt) {
-  ChatRequest request{.messages_json = messages, .add_generation_prompt = add_generation_prompt};
+  ChatRequest request{.messages_json = messages,
+                      .add_generation_prompt = add_generation_prompt,
+                      .continue_final_message = !add_generation_prompt};
   return handle.model->text().chat_template().render(request);
 }
 
@@ -172,6 +174,12 @@ void bind_models(nb::module_& module) {
       .def("prefill_fixed", prefill_fixed, nb::arg("fixed"), nb::arg("chat_template").none(), nb::arg("boundary"),
            nb::arg("on_progress").none())
       .def("open_context", open_context, nb::arg("path"), nb::arg("parent"))
+      .def(
+          "special_token",
+          [](const ModelHandle& h, const std::string& name) {
+            return h.model->text().tokenizer().special_token(name);
+          },
+          nb::arg("name"))
       .def("encode", encode, nb::arg("text"), nb::arg("add_special_tokens"))
       .def("encode_messages", encode_messages, nb::arg("fixed"), nb::arg("add_generation_prompt"),
            nb::arg("continue_final_message"))

@@ -107,4 +107,5 @@ NB_MODULE(_core, module) {
   kvfork::python::bind_models(module);
   kvfork::python::bind_contexts(module);
   kvfork::python::bind_answers(module);
+  kvfork::python::bind_scores(module);
 }

@@ -17,6 +17,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/safetensors_writer.h"
+#include "cli/score_requests.h"
 #include "cli/warnings.h"
 #include "kvfork/context.h"
 #include "kvfork/error.h"
@@ -40,6 +41,7 @@ struct Args {
   CLI::Option* logits_option = nullptr;
   std::string text;
   std::string messages_file;
+  std::string requests_file;
   std::string ids;
   std::string logits_file;
   std::string chunks;
@@ -80,6 +82,9 @@ class Score {
   explicit Score(const Args& args) : args_(args) {}
 
   int run() {
+    if (!args_.requests_file.empty())
+      return score_requests(args_.model_flags.open(), args_.requests_file, args_.add_special_tokens,
+                            args_.model_flags.progress());
     chunks_ = parse_sizes(args_.chunks, "--chunks");
     model_ = args_.model_flags.open();
     ids_ = make_ids();
@@ -262,6 +267,13 @@ Command add_score(CLI::App& app) {
                          ->type_name("N,N,...");
   args->text_option->excludes(messages)->excludes(args->ids_option);
   messages->excludes(args->ids_option);
+  CLI::Option* requests =
+      app.add_option("--in", args->requests_file,
+                     "JSONL with context and continuation, or continuations, per line: prints a line of scores for "
+                     "each; what contexts share is run once")
+          ->group(kRequestGroup)
+          ->type_name("FILE");
+  requests->excludes(args->text_option)->excludes(messages)->excludes(args->ids_option);
   args->template_flags.add_to(app);
   app.add_flag("--add-special-tokens", args->add_special_tokens,
                "Apply the tokenizer's post-processor to plain text")
@@ -282,6 +294,7 @@ Command add_score(CLI::App& app) {
           ->group(kRequestGroup)
           ->type_name("N")
           ->check(whole_number(1));
+  requests->excludes(args->logits_option)->excludes(args->fork_option)->excludes("--chunks");
   return [args] { return Score(*args).run(); };
 }
 
