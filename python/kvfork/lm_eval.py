@@ -45,7 +45,6 @@ class KvforkLM(TemplateLM):  # type: ignore[misc]
                  max_batch_size: Any = None, device: Any = None) -> None:
         super().__init__()
         self.model = Model.from_pretrained(pretrained, dtype=dtype, num_threads=num_threads, revision=revision, kernel_set=kernel_set)
-        self.tokenizer_name = pretrained
         self._add_bos_token = add_bos_token
         limit = int(self.model.info["max_position_embeddings"])
         self._max_length = min(int(max_length), limit) if max_length else limit
@@ -62,6 +61,10 @@ class KvforkLM(TemplateLM):  # type: ignore[misc]
     @property
     def max_gen_toks(self) -> int:
         return self._max_gen_toks
+
+    @property
+    def tokenizer_name(self) -> str:
+        return self.model.path.replace("/", "__")
 
     @property
     def eot_token_id(self) -> int:
