@@ -13,7 +13,7 @@ import kvfork.ray
 
 
 def main(model: str, context: str, requests: str, answers: str, actors: int = 2) -> None:
-    ray.init(ignore_reinit_error=True)
+    ray.init(ignore_reinit_error=True)  # actors take a core each; the reading of files needs one more
     rows = ray.data.read_json(requests)
     answered = rows.map_batches(kvfork.ray.Answerer, batch_size=64, concurrency=actors, num_cpus=1,
                                 fn_constructor_kwargs={"model": model, "context": context, "num_threads": 1, "max_new_tokens": 32})

@@ -82,7 +82,7 @@ def pss_of(path):
 
 def test_an_actor_is_lost_and_no_row_is(folder):
     import ray
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(
+    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(
         [os.path.dirname(__file__), os.environ.get("PYTHONPATH", "")])}})
     try:
         context = ray.data.DataContext.get_current()
