@@ -57,7 +57,7 @@ def fill(model, kind, generator):
     with torch.no_grad():
         for name, parameter in [*model.named_parameters(), *model.named_buffers()]:
             owner, _, leaf = name.rpartition(".")
-            if "e_score_correction_bias" in name:
+            if "e_score_correction_bias" in name or leaf == "expert_bias":
                 draw(parameter, 0.3)
             elif leaf in ("alpha_p", "alpha_n"):
                 parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <set>
 #include <thread>
@@ -56,6 +57,28 @@ bool is_weight_type(DType dtype) {
   }
   fail(ErrorCode::NotFound, "{}: expected model.safetensors or model.safetensors.index.json, found neither",
        directory.string());
+}
+
+size_t bytes_of(const Weight& weight) {
+  return static_cast<size_t>(*count_elements(weight.shape)) * (weight.dtype == DType::F32 ? 4 : 2);
+}
+
+// out [.., rows, row_elements] from [.., row_elements, rows]; of pairs, even rows come first. `size` bytes an
+// element.
+void turn(const TensorSpec& tensor, const Weight& weight, std::byte* out) {
+  const size_t size = weight.dtype == DType::F32 ? 4 : 2;
+  const auto n_rows = static_cast<size_t>(weight.shape.back()), n = tensor.row_elements;
+  const size_t n_parts = bytes_of(weight) / size / n_rows / n;
+  const bool is_pairs = tensor.arrangement == Arrangement::TransposedPairs;
+  const auto* in = static_cast<const std::byte*>(weight.data);
+  for (size_t part = 0; part < n_parts; ++part) {
+    for (size_t column = 0; column < n; ++column) {
+      for (size_t row = 0; row < n_rows; ++row, in += size) {
+        const size_t place = is_pairs ? row % 2 * (n_rows / 2) + row / 2 : row;
+        std::memcpy(out + ((part * n_rows + place) * n + column) * size, in, size);
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -179,10 +202,23 @@ void Checkpoint::take_safetensors(std::string_view config_subject, std::string_v
   for (const Safetensors& shard : shards_) {
     for (const TensorView& tensor : shard.tensors()) by_name.emplace(tensor.name, &tensor);
   }
+  size_t n_bytes = 0;
   for (const TensorSpec& tensor : config_.spec.tensors) {
     const TensorView& view = *by_name.at(tensor.file_name);
     weights_.push_back({tensor.name, view.dtype, view.shape, view.data});
+    if (tensor.arrangement != Arrangement::AsStored) n_bytes += bytes_of(weights_.back());
   }
+  if (n_bytes == 0) return;
+  memory_ = base::MemoryRegion::allocate(n_bytes, subject);
+  std::byte* out = memory_.data();
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    const TensorSpec& tensor = config_.spec.tensors[i];
+    if (tensor.arrangement == Arrangement::AsStored) continue;
+    turn(tensor, weights_[i], out);
+    weights_[i].data = out;
+    out += bytes_of(weights_[i]);
+  }
+  memory_.make_read_only();
 }
 
 void Checkpoint::open_gguf(GgufFile file, size_t n_threads) {

@@ -19,6 +19,8 @@ inline constexpr TensorIndex kNoTensor = UINT32_MAX;
 /// How a stored tensor differs from what the model multiplies with.
 enum class Arrangement : uint8_t {
   AsStored,
+  Transposed,         ///< rows of `row_elements` are stored as columns: [.., row_elements, rows]
+  TransposedPairs,    ///< the same, and even rows come before odd ones: gate and up of gpt-oss alternate
   InterleavedHalves,  ///< of each `head_rows` rows the two halves alternate (llama's q and k in a GGUF file)
 };
 
@@ -29,6 +31,7 @@ struct TensorSpec {
   std::vector<uint64_t> shape;
   Arrangement arrangement = Arrangement::AsStored;
   size_t head_rows = 0;
+  size_t row_elements = 0;
 };
 
 /// A matrix [n_features, k]: the rows [first_row, first_row + n_features) of a stored tensor whose rows have k

@@ -221,11 +221,24 @@ TensorIndex Draft::add(const TensorRow& row, size_t layer, std::string_view suff
   return static_cast<TensorIndex>(spec().tensors.size() - 1);
 }
 
+// The tensor's shape is that of the matrix, or of several; the file has it the other way round.
+void Draft::transpose(const TensorRow& row, TensorIndex index, size_t row_elements) {
+  if (!row.is_transposed || names_.is_gguf() || index == kNoTensor) return;
+  TensorSpec& tensor = spec().tensors[index];
+  const bool is_pairs = row.role == Role::ExpertsGateUp;
+  const bool is_vector = row_elements == 1;  // a bias
+  if (is_vector && !is_pairs) return;
+  tensor.arrangement = is_pairs ? Arrangement::TransposedPairs : Arrangement::Transposed;
+  tensor.row_elements = row_elements;
+  if (!is_vector) std::swap(tensor.shape[tensor.shape.size() - 1], tensor.shape[tensor.shape.size() - 2]);
+}
+
 MatrixSpec Draft::matrix(Role role, size_t layer, size_t n_features, size_t k) {
   const TensorRow& row = get_row(role);
   MatrixSpec matrix{.n_features = n_features, .k = k};
   matrix.tensor = add(row, layer, ".weight", {n_features, k});
   if (has_bias(row)) matrix.bias = add(row, layer, ".bias", {n_features});
+  transpose(row, matrix.tensor, k);
   return matrix;
 }
 

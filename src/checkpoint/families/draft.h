@@ -118,6 +118,7 @@ class Draft {
   bool is_there(Role role, size_t layer) const;
   bool has_bias(const TensorRow& row) const;
   TensorIndex add(const TensorRow& row, size_t layer, std::string_view suffix, std::vector<uint64_t> shape);
+  void transpose(const TensorRow& row, TensorIndex index, size_t row_elements);
   MatrixSpec matrix(Role role, size_t layer, size_t n_features, size_t k);
   NormSpec norm(Role role, size_t layer, size_t width, const Form& form);
   void project_qkv(size_t layer, const Form& form, AttentionSpec& attention);

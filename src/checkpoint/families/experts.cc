@@ -97,6 +97,8 @@ ExpertsSpec Draft::experts(size_t layer, const Form& form) {
     MatrixSpec all = matrix(role, layer, n * rows, k);
     spec().tensors[all.tensor].shape = {n, rows, k};
     if (all.bias != kNoTensor) spec().tensors[all.bias].shape = {n, rows};
+    transpose(get_row(role), all.tensor, k);
+    transpose(get_row(role), all.bias, 1);
     return all;
   };
   const bool is_gated = find_row(Role::ExpertGate) != nullptr || find_row(Role::ExpertsGate) != nullptr;

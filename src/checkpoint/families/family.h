@@ -89,6 +89,7 @@ struct TensorRow {
   std::string_view gguf;  ///< "attn_q"; empty: GGUF files have no such tensor
   Bias bias = Bias::Never;
   bool is_whole_name = false;  ///< nothing follows the Hugging Face name
+  bool is_transposed = false;  ///< directories have the matrix transposed; gate and up in turns, where it has both
 };
 
 /// The tensors of Llama, which most families have too.
@@ -168,6 +169,7 @@ extern const Family kQwen3Next;
 extern const Family kQwen35;
 extern const Family kQwen35Moe;
 extern const Family kLfm2;
+extern const Family kLfm2Moe;
 extern const Family kLlama;
 extern const Family kArcee;
 extern const Family kCohere;
@@ -185,6 +187,8 @@ extern const Family kGlm;
 extern const Family kGlm4;
 extern const Family kGlm4Moe;
 extern const Family kGptNeoX;
+extern const Family kGpt2;
+extern const Family kGptOss;
 extern const Family kGranite;
 extern const Family kGraniteMoe;
 extern const Family kGraniteMoeHybrid;
@@ -192,6 +196,7 @@ extern const Family kHelium;
 extern const Family kHunyuan;
 extern const Family kHunyuanMoe;
 extern const Family kMistral;
+extern const Family kMiniMaxM2;
 extern const Family kMinistral;
 extern const Family kMinistral3;
 extern const Family kMixtral;

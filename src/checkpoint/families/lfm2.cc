@@ -1,5 +1,5 @@
-// LFM2: short convolutions between attention layers, heads of q and k normalized. Defaults: configuration_lfm2.py
-// of Transformers 5.24.0.
+// LFM2 and its mixture: short convolutions between attention layers, heads of q and k normalized. Defaults: the
+// configuration classes of Transformers 5.24.0.
 #include <algorithm>
 #include <array>
 
@@ -30,6 +30,19 @@ constexpr std::array kTensors = {
     TensorRow{Role::Head, "lm_head", ""},
 };
 
+constexpr std::array kMixture = {
+    TensorRow{Role::Router, "feed_forward.gate", ""},
+    TensorRow{Role::ExpertGate, "feed_forward.experts.{}.w1", ""},
+    TensorRow{Role::ExpertUp, "feed_forward.experts.{}.w3", ""},
+    TensorRow{Role::ExpertDown, "feed_forward.experts.{}.w2", ""},
+    TensorRow{Role::ExpertsGateUp, "feed_forward.experts.gate_up_proj", "", Bias::Never, true},
+    TensorRow{Role::ExpertsDown, "feed_forward.experts.down_proj", "", Bias::Never, true},
+};
+
+constexpr std::array kExpertBias = {
+    TensorRow{Role::RouterCorrection, "feed_forward.expert_bias", "", Bias::Never, true},
+};
+
 // The width of the feed-forward is made of the number in the config.
 size_t adjusted_inner(const Draft& draft, size_t inner) {
   if (!draft.flag("block_auto_adjust_ff_dim", true)) return inner;
@@ -52,14 +65,35 @@ std::vector<std::string> find_layers(const Draft& draft, size_t n_layers) {
   return draft.layer_types(usual, "conv");
 }
 
-void describe(Draft& draft) {
+Form read_form(Draft& draft) {
   ModelConfig& config = draft.config();
   config.mlp_bias = draft.flag("conv_bias", false);
   config.tie_word_embeddings = draft.flag("tie_embedding", config.tie_word_embeddings);
-  config.intermediate_size = adjusted_inner(draft, draft.size("block_ff_dim", config.intermediate_size));
   Form form;
   form.recurrent_layers = find_layers(draft, config.num_hidden_layers);
   form.recurrent.width = draft.size("conv_L_cache", 3);
+  return form;
+}
+
+void describe(Draft& draft) {
+  const Form form = read_form(draft);
+  ModelConfig& config = draft.config();
+  config.intermediate_size = adjusted_inner(draft, draft.size("block_ff_dim", config.intermediate_size));
+  draft.assemble(form);
+}
+
+void describe_mixture(Draft& draft) {
+  Form form = read_form(draft);
+  if (draft.flag("use_expert_bias", true)) draft.add_tensors(kExpertBias);
+  form.n_experts = draft.size("num_experts", 32);
+  form.expert_inner = draft.size("moe_intermediate_size", 1792);
+  form.experts.top_k = draft.size("num_experts_per_tok", 4);
+  form.experts.score = ExpertsSpec::Score::Sigmoid;
+  form.experts.is_normed = draft.flag("norm_topk_prob", true);
+  form.experts.tiny = 1e-6;
+  form.experts.scale = draft.number("routed_scaling_factor", 1);
+  const size_t first = draft.size("num_dense_layers", 2);
+  for (size_t i = 0; i < draft.config().num_hidden_layers; ++i) form.has_experts.push_back(i >= first);
   draft.assemble(form);
 }
 
@@ -84,6 +118,28 @@ const Family kLfm2 = {
     .fields = {.norm_eps = "norm_eps"},
     .tensors = kTensors,
     .describe = describe,
+};
+
+const Family kLfm2Moe = {
+    .model_type = "lfm2_moe",
+    .class_name = "Lfm2MoeForCausalLM",
+    .gguf_architecture = "",
+    .defaults = {.vocab_size = 65536,
+                 .hidden_size = 2048,
+                 .intermediate_size = 7168,
+                 .num_hidden_layers = 32,
+                 .num_attention_heads = 32,
+                 .num_key_value_heads = 8,
+                 .max_position_embeddings = 128000,
+                 .rms_norm_eps = 1e-5,
+                 .rope_theta = 1e6,
+                 .tie_word_embeddings = true,
+                 .bos_token_id = 1,
+                 .eos_token_id = 2},
+    .fields = {.norm_eps = "norm_eps"},
+    .tensors = kTensors,
+    .more_tensors = kMixture,
+    .describe = describe_mixture,
 };
 
 }  // namespace kvfork::checkpoint

@@ -21,7 +21,13 @@ constexpr std::array kTensors = {
     TensorRow{Role::Head, "lm_head", "output", Bias::Always},
 };
 
+constexpr std::array kHeadNorms = {
+    TensorRow{Role::QNorm, "self_attn.q_layernorm", "", Bias::Always},
+    TensorRow{Role::KNorm, "self_attn.k_layernorm", "", Bias::Always},
+};
+
 void describe(Draft& draft) {
+  if (draft.flag("qk_layernorm", false)) draft.add_tensors(kHeadNorms);
   draft.assemble(
       {.norm = NormSpec::Kind::Layer, .partial_rotary_factor = 0.5, .branches = Branches::ParallelSharedNorm});
 }
