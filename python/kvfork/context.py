@@ -115,6 +115,13 @@ class Context:
         """SHA-256 over identity and ids: contexts with the same id hold the same bits."""
         return self._core.id()
 
+    def keys_values(self, layer: int) -> Optional[tuple[NDArray[np.float32], NDArray[np.float32]]]:
+        """Copies of a layer's keys and values: float32 [num_kv_heads, n, head_dim] each; keys are rotated by their positions.
+
+        None for a layer that keeps no rows. Raises InvalidArgumentError for a layer that the model does not have.
+        """
+        return self._core.copy_rows(layer)
+
     def hash(self) -> str:
         """SHA-256 over all key and value bytes."""
         return self._core.hash()

@@ -5,6 +5,7 @@
 
 #include "handles.h"
 #include "kvfork/identity.h"
+#include "kvfork/rows.h"
 #include "kvfork/text.h"
 
 namespace kvfork::python {
@@ -19,6 +20,28 @@ View<T> view_of(const ContextHandle& handle, std::span<const T> values) {
   auto* kept = new std::shared_ptr<const Context>(handle.context);
   const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::shared_ptr<const Context>*>(p); });
   return View<T>(values.data(), {values.size()}, owner);
+}
+
+// (keys, values), float32 [n_kv_heads, n, head_dim]; None for a layer without rows.
+nb::object copy_rows(const ContextHandle& handle, size_t layer) {
+  const LayerShape shape = layer_shape(handle.get(), layer);
+  if (shape.n_kv_heads == 0) return nb::none();
+  const size_t n = handle.context->size();
+  const auto make_array = [&](float*& data) {
+    data = new float[shape.n_kv_heads * n * shape.head_dim];
+    const nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<float*>(p); });
+    return nb::ndarray<nb::numpy, float, nb::ndim<3>>(data, {shape.n_kv_heads, n, shape.head_dim}, owner);
+  };
+  float* keys = nullptr;
+  float* values = nullptr;
+  const auto key_array = make_array(keys);
+  const auto value_array = make_array(values);
+  {
+    const nb::gil_scoped_release released;
+    const size_t count = shape.n_kv_heads * n * shape.head_dim;
+    kvfork::copy_rows(handle.get(), layer, {keys, count}, {values, count});
+  }
+  return nb::make_tuple(key_array, value_array);
 }
 
 nb::dict identity_of(const ContextHandle& handle) {
@@ -127,6 +150,7 @@ void bind_contexts(nb::module_& module) {
            [](const ContextHandle& h) {
              return h.context->origin() != nullptr && h.context->origin()->fixed.raw_text.has_value();
            })
+      .def("copy_rows", copy_rows, nb::arg("layer"))
       .def("identity", identity_of)
       .def("hash", released([](const Context& context) { return context.hash(); }))
       .def("id", released([](const Context& context) { return context.id(); }))

@@ -12,7 +12,7 @@ import tempfile
 
 # Public headers by the layer that implements them.
 PROMPT_HEADERS = [f"kvfork/{name}.h" for name in ("error", "version", "tokenizer", "chat", "text", "prompt", "boundary", "request", "answer_stream")]
-ENGINE_HEADERS = PROMPT_HEADERS + [f"kvfork/{name}.h" for name in ("model", "context", "fork", "generate", "batch", "identity", "score")]
+ENGINE_HEADERS = PROMPT_HEADERS + [f"kvfork/{name}.h" for name in ("model", "context", "fork", "generate", "batch", "identity", "score", "rows")]
 SAVED_HEADERS = ENGINE_HEADERS + ["kvfork/inspect.h", "kvfork/compatibility.h"]
 # What a folder may include besides the standard library: prefixes of include paths.
 ALLOWED = {
