@@ -98,6 +98,18 @@ class Keys(cli.CliTest):
     def test_score(self):
         self.check("score", self.report(0, "score", "--model", self.model, "--ids", "1,2,3"))
 
+    def test_score_of_requests(self):
+        requests = self.folder / "requests.jsonl"
+        requests.write_text("".join(json.dumps(line) + "\n" for line in (
+            {"id": "one", "context": [1, 2], "continuation": [3]}, {"context": [1, 2], "continuations": [[3], [4, 5]]}, {"context": [1]})))
+        done = self.start("score", "--model", self.model, "--in", requests)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        answers = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([answer["id"] for answer in answers], ["one", 1, 2])
+        found = {path.removeprefix("scores[].") for answer in answers for path in paths(answer)}
+        of_requests = {"context", "continuation", "continuations"}
+        self.assertEqual(found | of_requests | {"scores"}, documented("score --in"))
+
     def test_exit_codes(self):
         self.fails(1, "run", "--model", self.folder / "absent", "--prompt", "x")
         self.fails(2, "run", "--model", self.model, "--prompt", "x", "--threads", 0)
