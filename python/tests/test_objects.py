@@ -134,6 +134,7 @@ def test_threads_get_what_each_gets_alone(context):
 
 INTERRUPTED = """
 import os, signal, sys, threading, kvfork
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job is started with the signal ignored
 model = kvfork.Model.from_pretrained(sys.argv[1], num_threads=1)
 context = model.prefill(text="Once upon a time")
 expected = context.generate(" there", max_new_tokens=4)
