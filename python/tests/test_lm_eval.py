@@ -1,9 +1,11 @@
 """The model of lm_eval: scores that do not depend on sharing or order, and a task on the command line."""
 
 import json
+import pathlib
 import random
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -81,7 +83,7 @@ def task(tmp_path_factory):
 
 
 def evaluate(task, *arguments):
-    output = task / f"out-{abs(hash(arguments))}"
+    output = pathlib.Path(tempfile.mkdtemp(dir=task))
     done = subprocess.run([sys.executable, "-m", *arguments, "--tasks", "evens", "--include_path", str(task), "--output_path", str(output),
                            "--log_samples"], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
